@@ -234,7 +234,7 @@ wheels: setup ## check that the lock has wheels of the image for amd64 and arm64
 	  $(BIN)/python deploy/image/wheels.py $$python $$machine || exit 1; done; done
 
 page: setup ## renew what the console's page takes from the code
-	$(BIN)/python -m joulie_console.page_vocabulary
+	$(BIN)/python tests/kit/page_vocabulary.py
 
 chart: setup ## renew what the chart takes from the code: version, settings, users of the broker
 	$(BIN)/python deploy/chart_from_code.py

@@ -25,12 +25,12 @@ from report import Table
 
 import host_trees
 import nvml_recordings
+from bus_kit import CLUSTER
 from joulie_bus.events import TelemetrySampled, codec
 from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER
 
 WARM_S, AFTER_S = 15, 12
 SMALLEST = {"seconds": 20, "cards": 2, "pods": 5, "outage": 15}

@@ -33,6 +33,8 @@ from process_usage import cpu_s, require
 from report import NotMeasured, Table
 
 from agent_pods import SPACE, account, agent_token
+from bus_kit import CLUSTER
+from bus_kit.brokers import asking_cluster
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import TelemetrySampled
 from joulie_bus.jetstream.attempts import Attempts
@@ -43,8 +45,6 @@ from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role, inbox
 from joulie_bus.streams.subjects import agent_name
-from joulie_bus.testing import CLUSTER
-from joulie_bus.testing.brokers import asking_cluster
 from kube_real import ASSETS, Running, program, real_server
 
 SMALLEST = {"agents": 20, "rate": 5.0, "seconds": 3.0}

@@ -20,6 +20,7 @@ from durable_brokers import lazy_broker
 from nats.aio.client import Client
 from report import Table
 
+from bus_kit import CLUSTER, power, producer
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.direct import DirectReader
@@ -29,7 +30,6 @@ from joulie_bus.jetstream.streams import ensure, state_of
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, power, producer
 
 SMALLEST = {"messages": 2000}
 

@@ -26,6 +26,8 @@ import msgspec
 from report import Table
 
 import host_trees
+from bus_kit import CLUSTER, connected, hardware, node_seen, power, running_broker
+from bus_kit.stamping import Voices
 from capped_cluster import CappedCluster
 from joulie_agent.caps.clocks import Locks
 from joulie_agent.caps.memory import Memory
@@ -39,8 +41,6 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import CLUSTER, connected, hardware, node_seen, power, running_broker
-from joulie_bus.testing.stamping import Voices
 from joulie_forked import joulie
 from joulie_projections.state.state import NodeState
 from joulie_projections.store import database

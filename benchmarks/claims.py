@@ -22,11 +22,11 @@ from statistics import median
 from called_extender import CLUSTER, Caller, args, cpu_s, name_of, ours, pod
 from report import Table
 
+from bus_kit import Voices
 from joulie_bus.broker.embedded import address_within
 from joulie_bus.events import DeviceClaim, DevicesAsked, DeviceSeen
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import Voices
 from joulie_projections.component.data_directory import DataDirectory
 
 HOSTS, PER_HOST, PODS = 1_000, 8, 20

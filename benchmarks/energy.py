@@ -20,6 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from report import Table
 
+from bus_kit import bound, hardware, node_seen, pending, power
+from bus_kit.clock import NOON
+from bus_kit.stamping import CLUSTER, Voices
 from joulie_audit.archive.archiver import PART_ROWS
 from joulie_audit.archive.columnar import Parquet
 from joulie_audit.columns.facts import fact_tables
@@ -29,9 +32,6 @@ from joulie_audit.ledger.follow import PASS_S
 from joulie_bus.events import AnyEvent, PodFinished, PodGone
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import stream_of
-from joulie_bus.testing import bound, hardware, node_seen, pending, power
-from joulie_bus.testing.clock import NOON
-from joulie_bus.testing.stamping import CLUSTER, Voices
 from joulie_projections.energy.intervals import (
     DAY_MS,
     KEPT_MS,

@@ -24,6 +24,7 @@ import msgspec
 from report import Table
 
 import joulie_migrations
+from bus_kit import NOON, caps, eco, hardware, node_seen, power, records
 from joulie_bus.events import CardClaimed, Fact, GpuAsk, GpuSeen, PodAsk, PodBound
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.protocol import Log
@@ -32,7 +33,6 @@ from joulie_bus.runtime.settings import HostPort
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects
-from joulie_bus.testing import NOON, caps, eco, hardware, node_seen, power, records
 from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.fold.sequence import FoldCursor, sequence

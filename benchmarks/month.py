@@ -25,6 +25,7 @@ from report import Table
 
 import joulie_migrations
 from audit_kit import LogBuilder, RecordedLog, written_archive
+from bus_kit import ask, hardware, node_seen
 from joulie_audit.archive.archiver import HOUR_NS, PART_ROWS, Archiver
 from joulie_audit.archive.columnar import Parquet
 from joulie_audit.archive.part_tables import FactPart, root_of
@@ -34,7 +35,6 @@ from joulie_bus.events import TelemetrySampled
 from joulie_bus.events.codec import Envelope, encode, seal
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream, Subjects, agent_name
-from joulie_bus.testing import ask, hardware, node_seen
 from joulie_projections.chain.keyring import encoded
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog

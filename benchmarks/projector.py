@@ -32,19 +32,19 @@ from process_usage import cpu_by_pid
 from report import Table
 
 import joulie_migrations
+from bus_kit import CLUSTER, hardware, node_seen
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import logging
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import CLUSTER, hardware, node_seen
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
-from joulie_projections.testing import Postgres, PostgresMissing
 from joulie_projections.view.view import View
+from projections_kit import Postgres, PostgresMissing
 
 RATE = 5000  # events a second while freshness is measured
 AT_REST = 500  # of 5,000 agents whose power is steady

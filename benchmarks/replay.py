@@ -17,6 +17,7 @@ from report import Table
 
 import joulie_migrations
 from audit_kit import LogBuilder, RecordedLog
+from bus_kit import CLUSTER, NOON, SECOND, ask, hardware, node_seen, records
 from joulie_audit.chain.entries import WorkerOptions
 from joulie_audit.recompute.answers import RecordedAnswer, check_answer
 from joulie_audit.recompute.fold import FoldedState, rows_of
@@ -25,7 +26,6 @@ from joulie_bus.events import PodAsk, TelemetrySampled
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, NOON, SECOND, ask, hardware, node_seen, records
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_projections.decision_log.heads import Signer

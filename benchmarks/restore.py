@@ -17,11 +17,11 @@ from report import Table
 
 import joulie_migrations
 from audit_kit import LogBuilder, RecordedLog
+from bus_kit import ask, hardware, node_seen, power
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import RestoreOptions, restore_at
-from joulie_bus.testing import ask, hardware, node_seen, power
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.store import database

@@ -22,6 +22,17 @@ from typing import NamedTuple
 from report import Table
 
 import joulie_migrations
+from bus_kit import (
+    CLUSTER,
+    ask,
+    bound,
+    connected,
+    hardware,
+    node_seen,
+    pending,
+    power,
+    running_broker,
+)
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
 from joulie_audit.archive.combined_history import Sources
@@ -34,17 +45,6 @@ from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import (
-    CLUSTER,
-    ask,
-    bound,
-    connected,
-    hardware,
-    node_seen,
-    pending,
-    power,
-    running_broker,
-)
 from joulie_extender.catalogue.declaration import declaration
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize

@@ -14,10 +14,10 @@ from functools import partial
 import numpy as np
 from report import Table
 
+from bus_kit import NOON, SECOND, ask, caps, hardware, node_seen, producer, records
 from joulie_bus.events import PodAsk, TelemetrySampled
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import NOON, SECOND, ask, caps, hardware, node_seen, producer, records
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_projections.fold.sequence import fold

@@ -19,10 +19,7 @@ from typing import NamedTuple
 from kube_served import ServedCluster, folded, served
 from report import Table
 
-from joulie_bus.events import AnyEvent, Fact
-from joulie_bus.runtime.settings import Source
-from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import (
+from bus_kit import (
     bound,
     eco,
     hardware,
@@ -31,6 +28,9 @@ from joulie_bus.testing import (
     performance,
     records,
 )
+from joulie_bus.events import AnyEvent, Fact
+from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.tasks import background
 from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.desired.pending_writes import Now, WritePlanner

@@ -26,18 +26,17 @@ from report import Table
 
 import joulie_migrations
 from audit_kit import NoFacts
+from bus_kit import CLUSTER, NOON, SECOND, hardware, node_seen, records
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource
 from joulie_audit.archive.parts import Archive, ArchivedFacts
-from joulie_audit.questions.time_travel import cluster_state_at
 from joulie_audit.replay.replay import Scope, WorkerSource, replay
 from joulie_bus.events import TelemetrySampled
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import CLUSTER, NOON, SECOND, hardware, node_seen, records
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.sequence import FoldCursor, sequence
@@ -46,6 +45,7 @@ from joulie_projections.history.history import History
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
+from state_at import cluster_state_at
 
 SMALLEST = {"events": 9_000, "nodes": 50, "moments": 5, "snapshot_every": 3_000}
 BATCH = 1_000

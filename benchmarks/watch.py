@@ -16,11 +16,11 @@ from typing import Any, cast
 from kube_served import folded, served
 from report import Table
 
+from bus_kit import VirtualClock, eco, noon, performance
+from bus_kit.memory_broker import MemoryBroker, MemoryLog
 from joulie_bus.events import Fact, codec
-from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.subjects import Stream, Subjects
-from joulie_bus.testing import VirtualClock, eco, noon, performance
 from joulie_operator.desired.pending_writes import Now, WriteOptions, WritePlanner
 from joulie_operator.facts.facts_from_objects import (
     ChangeFilter,

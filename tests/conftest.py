@@ -10,14 +10,14 @@ import pytest
 from sqlalchemy import Engine
 
 import joulie_migrations
+from bus_kit import connected, running_broker
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.core import redaction
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import logging
-from joulie_bus.testing import connected, running_broker
 from joulie_projections.store import database
-from joulie_projections.testing import Postgres, PostgresMissing
+from projections_kit import Postgres, PostgresMissing
 
 gc.disable()  # until the tests are collected: half of that time was the search for garbage
 

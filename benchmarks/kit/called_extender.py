@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from bus_kit import Voices, caps, eco, hardware, node_seen, performance, power
 from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.child_process import START_S
@@ -18,7 +19,6 @@ from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
-from joulie_bus.testing import Voices, caps, eco, hardware, node_seen, performance, power
 from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_projections.component.data_directory import DataDirectory
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bus_kit import CLUSTER
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.broker.embedded import environment
 from joulie_bus.errors import BusError
@@ -14,7 +15,6 @@ from joulie_bus.jetstream.connection import MAX_PAYLOAD, Address, Connection
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.batch_limits import BATCH_LIMITS
-from joulie_bus.testing import CLUSTER
 
 PATIENCE_S = 60
 

@@ -7,13 +7,13 @@ from itertools import pairwise
 from multiprocessing.connection import Connection as PipeEnd
 from typing import NamedTuple
 
+from bus_kit import CLUSTER, power
 from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import logging
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import agent_name
-from joulie_bus.testing import CLUSTER, power
 from joulie_projections.view.view import View
 
 NODES = 1000

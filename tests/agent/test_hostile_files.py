@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import host_trees
+from bus_kit import power
 from joulie_agent.inventory import uids_of_pods
 from joulie_agent.sources import cgroups
 from joulie_agent.sources.host import MOST_FOLDERS, Host, Unreadable
 from joulie_bus.events import AnyEvent, codec
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import power
 from one_agent import OneAgent
 
 pytestmark = pytest.mark.anyio

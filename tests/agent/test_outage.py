@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import CLUSTER, VirtualClock, memory_log
+from bus_kit.clock import NOON
+from bus_kit.memory_broker import MemoryLog
 from joulie_agent.backlog import Backlog, When
 from joulie_agent.delivery import AT_ONCE, Delivery
 from joulie_bus.errors import BusError
 from joulie_bus.events import TelemetrySampled, codec
-from joulie_bus.log.memory import MemoryLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream, agent_name
-from joulie_bus.testing import CLUSTER, VirtualClock, memory_log
-from joulie_bus.testing.clock import NOON
 from joulie_projections.energy.ledger import Ledger
 from joulie_projections.energy.report import report_of
 from joulie_projections.fold.node_facts import sampled_power

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import host_trees
+from bus_kit import hardware
 from joulie_agent.inventory import devices_of
 from joulie_agent.measure.pods import Devices, Energy, Used, shares_uj
 from joulie_agent.pods import PodMeter
@@ -16,7 +17,6 @@ from joulie_agent.sources import cgroups
 from joulie_agent.sources.host import Host
 from joulie_bus.events import CardRead, InventoryRead
 from joulie_bus.metering.meters import Meter, Part
-from joulie_bus.testing import hardware
 
 A, B = "0b6f3c1e-1111-4222-8333-0123456789ab", "5b1f3c1e-1111-4222-8333-0123456789ab"
 STATIC = "0123456789abcdef0123456789abcdef"

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import host_trees
+from bus_kit import hardware
 from joulie_agent.inventory import Inventory
 from joulie_bus.events import CardRead, InventoryRead, TelemetrySampled, codec
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import hardware
 from one_agent import OneAgent
 
 pytestmark = pytest.mark.anyio

@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 import host_trees
+from bus_kit import bound, card, hardware, node_seen
+from bus_kit.clock import NOON
 from joulie_agent.measure.node_power import node_power
 from joulie_agent.measure.pods import Devices, Energy
 from joulie_agent.pods import PodMeter
@@ -16,8 +18,6 @@ from joulie_agent.sources.host import Host
 from joulie_bus.events import Fact, PodFinished
 from joulie_bus.metering.meters import Meter, Part
 from joulie_bus.metering.reporter import Moment, Reporter
-from joulie_bus.testing import bound, card, hardware, node_seen
-from joulie_bus.testing.clock import NOON
 from joulie_projections.energy.ledger import Ledger
 from joulie_projections.energy.report import EnergyReport, report_of
 

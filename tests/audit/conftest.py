@@ -11,7 +11,7 @@ from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
-from joulie_projections.testing import Postgres
+from projections_kit import Postgres
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from bus_kit import inventory, stored, until
 from joulie_bus.broker.embedded import address_within
 from joulie_bus.events import InventoryRead, PlanMade, ProfileAssigned, codec
 from joulie_bus.jetstream.connection import Connection
@@ -22,7 +23,6 @@ from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.settings import BusSettings
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects, agent_name
-from joulie_bus.testing import inventory, stored, until
 from joulie_process import joulie
 from joulie_projections.component.data_directory import DataDirectory
 from kube_api import ApiServer, Fault

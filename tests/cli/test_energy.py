@@ -21,7 +21,7 @@ from joulie_demo import PATIENCE_S, demo, joulie, told_by
 from joulie_forked import Command
 from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.store.tables import outcome_due
-from joulie_projections.testing import tamper
+from projections_kit import tamper
 
 pytestmark = pytest.mark.slow
 

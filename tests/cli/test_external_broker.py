@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import joulie_forked
+from bus_kit import bare_broker, connected
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.streams import require
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
-from joulie_bus.testing import bare_broker, connected
 from joulie_cli.supervisor.supervisor import free_addresses
 
 pytestmark = pytest.mark.anyio

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import CLUSTER, producer, until
 from go_http import Client
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import GpuSeen
@@ -28,7 +29,6 @@ from joulie_bus.runtime.child_process import die_with_parent
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import CLUSTER, producer, until
 from joulie_operator.kube.api_client import ApiServer as Watched
 from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.decision_log.heads import Signer

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from bus_kit import power
 from hostile import Attacker, HostileAgent, HostileClient, attacking
 from joulie_audit.archive.fact_source import StreamFacts
 from joulie_bus.broker.embedded import Embedded, address_within
@@ -17,7 +18,6 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects, agent_name
-from joulie_bus.testing import power
 from joulie_demo import Running, demo, told_by
 from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.fold.sequence import fold

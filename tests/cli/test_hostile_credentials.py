@@ -16,13 +16,13 @@ from typing import NamedTuple
 import pytest
 
 from broker_attacks import Holdings, attack, grown, holdings
+from bus_kit import CLUSTER, decided, node_seen, producer, until
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.accounts import written
 from joulie_bus.streams.batch_limits import BATCH_LIMITS
 from joulie_bus.streams.roles import CORE_ROLES, NAMED, Role, grant_of, inbox, permissions
-from joulie_bus.testing import CLUSTER, decided, node_seen, producer, until
 from joulie_projections.history.history import History
 from nats_trust import serving
 from one_broker import anyio_backend

@@ -22,8 +22,8 @@ from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.history.history import Counts, History
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
-from joulie_projections.testing import Postgres
 from one_broker import anyio_backend
+from projections_kit import Postgres
 
 __all__ = ["anyio_backend"]  # a fixture
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1800)]

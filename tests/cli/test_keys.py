@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import joulie_forked
+from bus_kit import decided, producer, stored
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import decided, producer, stored
 from joulie_forked import Command
 from joulie_projections.decision_log.heads import Signer
 

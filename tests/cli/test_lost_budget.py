@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
+from bus_kit import CLUSTER, connected, node_seen, running_broker
+from bus_kit.stamping import Voices
 from capped_cluster import CappedCluster, in_thread
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import CLUSTER, connected, node_seen, running_broker
-from joulie_bus.testing.stamping import Voices
 from joulie_forked import joulie
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from audit_kit import RecordedLog, small_log_in
+from bus_kit import CLUSTER, ask
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -17,13 +18,12 @@ from joulie_bus.jetstream.streams import declaration, ensure
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, ask
 from joulie_cli.main import main
 from joulie_projections.chain.head import Head, encode
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.store.database import Place
-from joulie_projections.testing import Postgres, tamper
 from one_broker import anyio_backend, emptied, server
+from projections_kit import Postgres, tamper
 from signed_heads import head_at, with_other_signature
 
 __all__ = ["anyio_backend", "server"]  # fixtures

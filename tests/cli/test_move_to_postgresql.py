@@ -7,7 +7,7 @@ import pytest
 
 from joulie_demo import demo, joulie, told_by
 from joulie_projections.store.energy_table import EnergyTable
-from joulie_projections.testing import Postgres
+from projections_kit import Postgres
 
 SMALL = ("--nodes", "20", "--seed", "3")
 

@@ -15,10 +15,10 @@ from joulie_bus.streams.subjects import Stream
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
-from joulie_projections.testing import Postgres
 from nats_snapshot import connected, restore, snapshot_of
 from own_installation import EXTENDERS, Site
 from programs import kept
+from projections_kit import Postgres
 from site_under_load import PATIENCE_S, SiteUnderLoad
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill]

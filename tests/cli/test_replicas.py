@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from bus_kit import Voices, eco, hardware, performance, power
 from extender_kit import PATIENCE_S, get
 from go_http import CallFailed, Client
 from go_json import decode, int64, list_of, string, struct
@@ -23,7 +24,6 @@ from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
-from joulie_bus.testing import Voices, eco, hardware, performance, power
 from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_projections.component.data_directory import DataDirectory
 from kube_scheduler import a_pod

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from bus_kit import until
 from http_server import serving
 from joulie_answers.report.page import page_of
 from joulie_bus.events import FilterDecided, OutcomeSeen, PrioritizeDecided
-from joulie_bus.testing import until
 from joulie_demo import told_by
 from joulie_process import joulie
 from joulie_projections.component.data_directory import DataDirectory

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from bus_kit import NOON, SECOND
 from joulie_bus.errors import WrongTarget
 from joulie_bus.events import TargetSet
-from joulie_bus.testing import NOON, SECOND
 from joulie_cli.admin.target import as_text, require_known_label, target_of
 from joulie_cli.command_line.parser import parsed
 from joulie_demo import demo, joulie

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from bus_kit import until
 from faults import Faults, Readers
 from installation import EXTENDER, FEWER, Installation, installed
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import until
 from load import Load
 from logged_answers import Answer, logged
 from machines import COUNT, Machines, NoNetworkOfItsOwn, in_namespaces, on_loopback

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from authority import Authority
+from bus_kit import CLUSTER, running_broker, until
 from failing_tasks import ATTEMPT, PLACE, FailingTasks, attempt
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.vital_tasks import OnFailure, VitalTask
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import CLUSTER, running_broker, until
 from joulie_forked import Command, joulie
 from kube_api import ApiServer
 from kube_builders import granted, namespace, server_of_four

@@ -23,8 +23,8 @@ from joulie_extender.rules.eco import WANTS_PERFORMANCE
 from joulie_projections.component.data_directory import DataDirectory, is_alive
 from joulie_projections.component.wiring import Wiring
 from joulie_projections.store import database
-from joulie_projections.testing import Postgres
 from joulie_projections.view.view import View
+from projections_kit import Postgres
 
 
 @contextlib.contextmanager

@@ -18,10 +18,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from bus_kit import until
 from cluster_load import CARDS, cards_of, cluster, kubeconfigs_of
 from http_server import serving
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import until
 from joulie_extender.settings import CLAIM_S
 from joulie_operator.kube.api_client import object_path
 from joulie_projections.history.history import History

@@ -8,8 +8,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from msgspec.structs import replace
 
+from bus_kit import NOON, plan_made
 from joulie_bus.runtime import metrics
-from joulie_bus.testing import NOON, plan_made
 from joulie_operator.kube.api_client import ApiServer, object_path
 from joulie_operator.planning.rules import Rules, values_of
 from joulie_operator.power.evictions import Evictor

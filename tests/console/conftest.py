@@ -10,10 +10,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page
 
 from browser import complaints_of, new_context, program, running_chromium, used_again
-from console_kit import ConsoleHarness, Constants, console_harness
-from joulie_bus.broker.embedded import Embedded
-from joulie_bus.events import AnyEvent
-from joulie_bus.testing import (
+from bus_kit import (
     ask,
     bound,
     caps,
@@ -32,7 +29,10 @@ from joulie_bus.testing import (
     running_broker,
     until,
 )
-from joulie_bus.testing.clock import NOON
+from bus_kit.clock import NOON
+from console_kit import ConsoleHarness, Constants, console_harness
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.events import AnyEvent
 from joulie_projections.energy.saved import LedgerState
 from one_broker import anyio_backend, emptied, server
 

@@ -4,7 +4,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from joulie_console import page_vocabulary
+import page_vocabulary
 from joulie_console.page_files import page_files
 from joulie_extender.catalogue.rules import RULES, sentence_of
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from agent_pods import account, agent_token
+from bus_kit import CLUSTER, power, producer
 from chart_broker import ChartBroker, chart_broker, secret
 from helm_chart import NAMESPACE, helm, of_kind, pod_specs, rendered
 from joulie_bus.errors import BrokerRefused, Unreachable
@@ -22,7 +23,6 @@ from joulie_bus.jetstream.streams import ensure
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role, inbox
 from joulie_bus.streams.subjects import agent_name
-from joulie_bus.testing import CLUSTER, power, producer
 from kube_real import Running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from bus_kit import CLUSTER, connected, running_broker, running_cluster
 from helm_chart import (
     CHART,
     DOCUMENTED,
@@ -27,7 +28,6 @@ from helm_chart import (
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.runtime.settings import declared
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import CLUSTER, connected, running_broker, running_cluster
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.protocol import scheduler_config
 from joulie_extender.settings import ServerSettings

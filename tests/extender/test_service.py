@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
 
+from bus_kit import CLUSTER, eco, hardware, performance, power, producer, until
 from extender_kit import PATIENCE_S, Received, get, post
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import SettingsError
@@ -32,7 +33,6 @@ from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background, wait_and_clear
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, eco, hardware, performance, power, producer, until
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.decision_log.spool import Spool

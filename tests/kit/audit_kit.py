@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
+from bus_kit import CLUSTER, VirtualClock, ask, hardware, node_seen, power
+from bus_kit.memory_broker import MemoryBroker, MemoryLog
 from joulie_answers.views.decision_text import considers
 from joulie_audit.archive.archiver import Archiver, ArchiveResult
 from joulie_audit.archive.columnar import Format, Segment
@@ -15,11 +17,9 @@ from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.archive.restore import ALL, Restored, RestoreOptions, restore_at
 from joulie_audit.questions.explain import read
 from joulie_bus.events import AnyEvent, Fact, PodAsk
-from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Message, Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, power
 from joulie_extender.catalogue.declaration import declaration
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize

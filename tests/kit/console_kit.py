@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 import joulie_migrations
+from bus_kit import CLUSTER, Voices, connected, until
 from joulie_answers.readers.energy import EnergyReader
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent, DecisionEntry, PodAsk
@@ -23,7 +24,6 @@ from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import CLUSTER, Voices, connected, until
 from joulie_console.api.reports import ReportProgram
 from joulie_console.notify.settings import NotifySettings
 from joulie_console.service import ServiceSettings, StoredData, serve

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from bus_kit import NOON, SECOND, hardware
 from go_http import Client
 from joulie_bus.events import DecisionEntry, codec
 from joulie_bus.http.certificates import Certificates
 from joulie_bus.http.exchange import Handler, Limits, Request
 from joulie_bus.http.server import HttpServer, listening
 from joulie_bus.runtime.settings import HostPort
-from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_extender.answering.extender import Extender, Record
 from joulie_extender.answering.fallback_policy import FallbackPolicy
 from joulie_extender.catalogue.weights import Weights

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from bus_kit import NOON
 from joulie_bus.events import GpuAsk, PodAsk
-from joulie_bus.testing import NOON
 from joulie_projections.state.cards import CardState, Claim
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.card_columns import Cards

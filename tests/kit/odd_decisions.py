@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
+from bus_kit import CLUSTER, NOON, ask, noon, one_of_each
 from joulie_bus.events import (
     AnyEvent,
     DecisionEntry,
@@ -20,7 +21,6 @@ from joulie_bus.events import (
 from joulie_bus.events.codec import Envelope, seal
 from joulie_bus.events.decisions import Basis, Candidates, InFlight
 from joulie_bus.streams.records import Message
-from joulie_bus.testing import CLUSTER, NOON, ask, noon, one_of_each
 from joulie_extender.catalogue.declaration import declaration
 from joulie_extender.catalogue.terms import FIRST, TERMS
 from joulie_extender.catalogue.weights import Weights

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from bus_kit import NOON, SECOND, ask, hardware
 from joulie_bus.events import (
     CapsMeasured,
     DeviceClaim,
@@ -21,7 +22,6 @@ from joulie_bus.events import (
     HardwareDiscovered,
     WorkloadClass,
 )
-from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_operator.planning.reconcile import LoadedPolicy, Plan, PlanBasis, plan
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import NOON, SECOND, ask, hardware
 from gpu_kit import CARDS, reference_fit
 from joulie_bus.events import PodAsk
-from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.gpu.fit import GpuWeights, asks
 from joulie_extender.rules.eco import ECO, ECO_LABEL

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import reference_scoring
-from joulie_bus.testing import NOON, SECOND
+from bus_kit import NOON, SECOND
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.facility import Hall, Halls

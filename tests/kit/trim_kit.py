@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bus_kit import CLUSTER
 from joulie_audit.archive.parts import Archive
 from joulie_audit.retention.cut_points import CutEvidence, CutOptions, asked_cut
 from joulie_bus.streams.cut_requests import CutRequest, encode, request_in
-from joulie_bus.testing import CLUSTER
 from joulie_projections.chain.head import Head
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.fold.commit import Cut

@@ -22,7 +22,6 @@ import msgspec
 import pytest
 
 from joulie_operator.resources.custom_resources import NODEHARDWARES, NODETWINS
-from joulie_projections.testing import Postgres
 from kube_builders import node_hardware
 from kube_real import started
 from node_cluster import Cluster, Tree, running_cluster
@@ -45,6 +44,7 @@ from node_drill import (
 from node_objects import fake_node, fake_pod, volumes
 from node_programs import kwok
 from node_services import owned_database, secret_of_the_database, users_of_the_database
+from projections_kit import Postgres
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(7200)]
 MINUTES = float(os.environ.get("HA_MINUTES", "10"))

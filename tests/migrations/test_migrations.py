@@ -13,8 +13,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, MetaData, inspect, text
 
 import joulie_migrations
+from bus_kit import node_seen, noon, power, records
 from joulie_bus.errors import MigrationDenied, SchemaMismatch
-from joulie_bus.testing import node_seen, noon, power, records
 from joulie_migrations import RELEASED, Steps
 from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.state.rows import empty_digests
@@ -26,7 +26,7 @@ from joulie_projections.store.tables import (
     ledger_metadata,
     metadata,
 )
-from joulie_projections.testing import Postgres
+from projections_kit import Postgres
 
 HERE = Path(joulie_migrations.__file__).parent
 STEP = """

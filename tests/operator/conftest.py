@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import CLUSTER
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import CLUSTER
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings

@@ -8,6 +8,7 @@ from pathlib import Path
 import aiohttp.web
 import pytest
 
+from bus_kit import CLUSTER, full, node_seen, producer, refusals, until
 from http_server import serving
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -15,7 +16,6 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, full, node_seen, producer, refusals, until
 from joulie_operator.cluster_settings import FacilitySettings, PowerSettings
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe import resource_watcher

@@ -5,9 +5,9 @@ from collections.abc import Generator
 import pytest
 from prometheus_client import Gauge
 
+from bus_kit import NOON, SECOND, hardware
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import Source
-from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_operator import plan_metrics
 from joulie_operator.plan_metrics import MOST_FEEDS
 from joulie_operator.planning.power_target import FEED_LABEL

@@ -7,6 +7,17 @@ from dataclasses import replace
 
 import pytest
 
+from bus_kit import (
+    CLUSTER,
+    bound,
+    caps,
+    connected,
+    hardware,
+    node_seen,
+    performance,
+    plan_made,
+    producer,
+)
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import (
     AnyEvent,
@@ -26,17 +37,6 @@ from joulie_bus.streams.batch_limits import MAX_BATCH
 from joulie_bus.streams.records import Stored
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import (
-    CLUSTER,
-    bound,
-    caps,
-    connected,
-    hardware,
-    node_seen,
-    performance,
-    plan_made,
-    producer,
-)
 from joulie_operator.observe.cluster_visibility import ClusterVisibility
 from joulie_operator.planning.guard import UNKNOWN
 from joulie_operator.planning.reconcile import LoadedPolicy, Plan, recompute

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import CLUSTER, Senders
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.testing import CLUSTER, Senders
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database

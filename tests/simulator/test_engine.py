@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import producer
 from joulie_bus.events import (
     FacilityPolled,
     Fact,
@@ -16,7 +17,6 @@ from joulie_bus.events import (
     PodPending,
 )
 from joulie_bus.metering.reporter import Moment
-from joulie_bus.testing import producer
 from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.fold.registry import evolve
 from joulie_projections.hardware.catalog import with_catalog_figures

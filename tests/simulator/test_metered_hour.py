@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
+from bus_kit.clock import NOON
 from joulie_bus.events import Fact, GpuSeen, PodBound, TelemetrySampled
 from joulie_bus.metering.reporter import Moment
-from joulie_bus.testing.clock import NOON
 from joulie_projections.energy.ledger import Ledger
 from joulie_projections.energy.report import report_of
 from joulie_projections.state.cards import UNKNOWN_HOLDER

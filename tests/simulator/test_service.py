@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import CLUSTER, producer, until
 from joulie_bus.events import SleepOrdered, WakeOrdered
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import CLUSTER, producer, until
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database

@@ -1,4 +1,4 @@
-"""Queries over the log: explain, list, time travel, what-if.
+"""Queries over the log: explain, list, what-if.
 
 Not here: options of commands (cli).
 In: a history. Out: typed answers.

@@ -1,5 +1,5 @@
 // @ts-check
-// Written by joulie_console.page_vocabulary: `make page`.
+// Written by tests/kit/page_vocabulary.py: `make page`.
 
 export const CLASSES = ["unknown", "performance", "eco", "draining"];
 export const POWER_STATES = ["awake", "asleep", "waking", "not ready", "cordoned"];

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bus_kit import CLUSTER, connected, running_broker
 from fake_card import HIGH, FakeCard
 from joulie_agent.caps.memory import Memory
 from joulie_agent.caps.service import LEASE_S, REPEAT_S, CapService, facts_of
@@ -27,7 +28,6 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, connected, running_broker
 
 pytestmark = pytest.mark.anyio
 

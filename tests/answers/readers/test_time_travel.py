@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy import Engine
 
 from audit_kit import NAMES, LogBuilder
+from bus_kit import hardware, node_seen, power
 from joulie_answers.readers.facts import in_streams
 from joulie_answers.readers.history import HistoryReader
 from joulie_answers.readers.time_travel import Bounds, TimeTravel
 from joulie_audit.recompute.fold import rows_of
 from joulie_bus.errors import TooFarBack
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import hardware, node_seen, power
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.history.history import History

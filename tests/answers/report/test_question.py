@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import ask, hardware, node_seen, power
+from bus_kit.pods import bound
 from joulie_answers.report.form import Period
 from joulie_answers.report.gather import Gathered
 from joulie_answers.report.question import Asked, Measured, asked_of
 from joulie_audit.ledger.pods_in_log import Lives
 from joulie_bus.events import Fact, ModelFigures, PlanMade, PodBound
-from joulie_bus.testing import ask, hardware, node_seen, power
-from joulie_bus.testing.pods import bound
 from joulie_extender.catalogue.weights import Weights
 from joulie_operator.planning.rules import Rules, values_of
 from joulie_projections.energy.report import Reading

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from audit_kit import RecordedLog, small_log_in, written_archive
+from bus_kit import CLUSTER, ask, node_seen, power
 from joulie_answers.report.document import differences, document_of
 from joulie_answers.report.form import Document, Period
 from joulie_answers.report.gather import gathered
@@ -26,14 +27,13 @@ from joulie_bus.events import (
     WakeOrdered,
 )
 from joulie_bus.streams.records import Message
-from joulie_bus.testing import CLUSTER, ask, node_seen, power
 from joulie_projections.decision_log import heads
 from joulie_projections.history.history import NEWEST, History
 from joulie_projections.history.trimming import TrimStore
 from joulie_projections.projector.trim_streams import anchored_heads
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
-from joulie_projections.testing import tamper
+from projections_kit import tamper
 from trim_kit import ArchiveTrim
 
 pytestmark = pytest.mark.anyio

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from bus_kit import ask, power
 from joulie_answers.report.form import Period
 from joulie_answers.report.gather import Gathered
 from joulie_answers.report.question import Measured, asked_of
@@ -18,7 +19,6 @@ from joulie_bus.events import (
     SleepOrdered,
     WakeOrdered,
 )
-from joulie_bus.testing import ask, power
 from joulie_extender.catalogue.weights import Weights
 from joulie_projections.energy.report import Reading
 from joulie_projections.energy.saved import LedgerState

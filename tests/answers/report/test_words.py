@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from bus_kit import ask
 from joulie_answers.report.document import EXAMPLES, placements_of
 from joulie_answers.report.form import Period
 from joulie_answers.report.gather import Answer, Gathered, Ranked
 from joulie_answers.report.words import placements, sentence, text_of
 from joulie_audit.ledger.pods_in_log import Lives, PodLife
-from joulie_bus.testing import ask
 from joulie_extender.catalogue.weights import Weights
 from joulie_projections.energy.report import Reading, report_of
 from joulie_projections.energy.saved import LedgerState

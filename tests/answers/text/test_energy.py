@@ -8,14 +8,14 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from bus_kit import bound, node_seen, power, records
+from bus_kit.clock import NOON
+from bus_kit.grid import price
 from joulie_answers.readers.energy import EnergyReader, Period
 from joulie_answers.schema import requests
 from joulie_answers.schema.responses import Energy, Stamp
 from joulie_answers.text.energy import OPENCOST, energy_csv, energy_text, opencost_csv
 from joulie_bus.events import AnyEvent
-from joulie_bus.testing import bound, node_seen, power, records
-from joulie_bus.testing.clock import NOON
-from joulie_bus.testing.grid import price
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.store.energy_table import EnergyTable
 

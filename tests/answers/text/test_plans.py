@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
+from bus_kit import plan_made
 from joulie_answers.text.plans import MOST_RACKS, input_lines
 from joulie_answers.views.plan_text import plain_inputs, power_shares
-from joulie_bus.testing import plan_made
 from joulie_operator.planning.power.budget import PowerShare, share_inputs
 
 

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, SECOND, ask, hardware
 from joulie_answers.readers.attempt_values import Beside, attempt_of, outcome_brief
 from joulie_answers.readers.attempts import NamedAttempt
 from joulie_answers.schema.responses import PodBrief, PodDetail
@@ -10,7 +11,6 @@ from joulie_answers.text.pod import pod_text, sentences
 from joulie_answers.views.cluster_view import pod_brief
 from joulie_audit.questions.explain import Explanation, outcome_of
 from joulie_bus.events import PodAsk
-from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
 from joulie_projections.state.state import NodeState, PodState, Sample

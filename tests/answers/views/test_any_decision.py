@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bus_kit import NOON, ask, producer
 from joulie_answers.readers.attempt_values import Beside, attempt_of, outcome_brief
 from joulie_answers.readers.attempts import NamedAttempt
 from joulie_answers.schema.responses import PodDetail
@@ -37,7 +38,6 @@ from joulie_bus.events import (
 )
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import NOON, ask, producer
 from joulie_console.views.pod_traces import PodTraces
 from joulie_extender.catalogue.terms import formula_of, is_without_data
 from joulie_extender.catalogue.weights import Weights

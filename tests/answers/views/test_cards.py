@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
+from bus_kit import inventory, records
 from gpu_kit import A100, MB, a_card, a_claim, node
 from joulie_answers.schema.requests import Gpus
 from joulie_answers.schema.responses import FreeGpus, GpuList, IdleHolder
 from joulie_answers.text.gpus import gpus_text
 from joulie_answers.views import cards
-from joulie_bus.testing import inventory, records
 from joulie_projections.fold.sequence import fold
 from joulie_projections.pods.load import Load
 from joulie_projections.state.gpu_arrivals import PRIOR_DEMAND

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import asleep, eco, hardware, node_seen, noon, power, records, waking
 from joulie_answers.views.cluster_view import (
     POWER_STATES,
     UNKNOWN,
@@ -18,7 +19,6 @@ from joulie_answers.views.cluster_view import (
 from joulie_answers.views.decision_text import loss_of
 from joulie_bus.events import NodeGone, Terms
 from joulie_bus.events.decisions import LaterTerms
-from joulie_bus.testing import asleep, eco, hardware, node_seen, noon, power, records, waking
 from joulie_extender.catalogue.terms import points_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_projections.fold.sequence import fold

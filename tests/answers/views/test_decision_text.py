@@ -2,6 +2,7 @@
 
 import pytest
 
+from bus_kit import NOON, ask, producer
 from joulie_answers.views.decision_text import (
     DescribedEntry,
     EntryRow,
@@ -10,7 +11,6 @@ from joulie_answers.views.decision_text import (
     term_set,
 )
 from joulie_bus.events import DecisionEntry, Terms, named_terms
-from joulie_bus.testing import NOON, ask, producer
 from joulie_extender.catalogue.terms import FIRST
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize

@@ -1,9 +1,9 @@
 """The figures of a status are those of the page."""
 
+from bus_kit import NOON, SECOND, hardware, node_seen, power, records
 from joulie_answers.views.cluster_view import ClusterSnapshot, Overview
 from joulie_answers.views.status import LogFigures, status_from
 from joulie_bus.events import AnyEvent
-from joulie_bus.testing import NOON, SECOND, hardware, node_seen, power, records
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from audit_kit import RecordedLog, written_archive
+from bus_kit import ask, power
 from joulie_audit.archive.bucket_copy import PUBLIC_KEYS, BucketCopy
 from joulie_audit.archive.parts import Archive
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import ArchiveBroken, BucketFailed
 from joulie_bus.s3.bucket import Bucket
-from joulie_bus.testing import ask, power
 from s3_server import S3Server, serving_s3
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

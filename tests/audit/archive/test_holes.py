@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from audit_kit import NAMES, RecordedLog, restore_into, written_archive
+from bus_kit import ask, node_seen, power
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import RestoreOptions
 from joulie_audit.archive.restore_plan import Hole, holes_of
@@ -14,7 +15,6 @@ from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import NeverArchived
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import ask, node_seen, power
 from joulie_cli.audit import replay as replay_command
 from joulie_cli.audit import verification
 from joulie_cli.run import restore as restore_command
@@ -22,7 +22,7 @@ from joulie_projections.history.history import History
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
-from joulie_projections.testing import tamper
+from projections_kit import tamper
 
 pytestmark = pytest.mark.anyio
 WHOLE = RestoreOptions(is_whole=True)

@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from audit_kit import NoFacts, RecordedLog, restore_into, written_archive
+from bus_kit import NOON, ask, node_seen, power
 from joulie_audit.archive import archiver, columnar
 from joulie_audit.archive.archiver import HOUR_NS, ArchiveResult
 from joulie_audit.archive.columnar import Format, Parquet, Segment, has_parquet
@@ -38,14 +39,13 @@ from joulie_bus.errors import ArchiveBroken, NeverArchived, NotArchived
 from joulie_bus.runtime.own_files import sync
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import NOON, ask, node_seen, power
 from joulie_projections.chain.head import Head
 from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT
 from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
 from joulie_projections.history.history import History
 from joulie_projections.state.state import ClusterState
-from joulie_projections.testing import tamper
+from projections_kit import tamper
 
 pytestmark = pytest.mark.anyio
 NO_LIMIT = 2**62

@@ -12,11 +12,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from audit_kit import RecordedLog
+from bus_kit import ask
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.bucket_copy import PUBLIC_KEYS
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.restore import NEVER
-from joulie_bus.testing import ask
 from joulie_cli.main import main
 from joulie_projections.chain.note import VerifierKey
 from joulie_projections.decision_log.heads import Signer, public_key

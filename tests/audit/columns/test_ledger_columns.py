@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import bound, card, node_seen, power, records
 from energy_histories import CARD_FACTS, STEPS_S, histories_of
 from joulie_audit.columns.facts import fact_tables
 from joulie_audit.columns.ledger_columns import arrays_of, ledger_columns
 from joulie_audit.columns.tables import CARD_READINGS, READINGS
 from joulie_bus.events import NodeGone, PodFinished, TelemetrySampled
 from joulie_bus.streams.records import Record
-from joulie_bus.testing import bound, card, node_seen, power, records
 from joulie_projections.energy.columns import LogColumns
 from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.saved import LedgerState

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from bus_kit import ask, hardware, node_seen
 from joulie_audit.ledger.cap_effect import CappedLives, Finished, effect_of, finished_pods
 from joulie_bus.events import CapsSet, Fact, PodBound, PodFinished
-from joulie_bus.testing import ask, hardware, node_seen
 from joulie_projections.energy.intervals import Interval, NodeEnergy, PodEnergy
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import ClusterState

@@ -2,11 +2,11 @@
 
 import pytest
 
+from bus_kit import ask, asleep, node_seen, power, records
+from bus_kit.grid import price
 from joulie_audit.ledger import energy_metrics
 from joulie_bus.events import AnyEvent, PodBound
 from joulie_bus.runtime import metrics
-from joulie_bus.testing import ask, asleep, node_seen, power, records
-from joulie_bus.testing.grid import price
 from joulie_projections.energy.idle_holders import IdleHolder
 from joulie_projections.energy.meters import GAP_MS
 from joulie_projections.energy.saved import LedgerState

@@ -13,17 +13,17 @@ import pytest
 from sqlalchemy import Engine, event
 
 from audit_kit import RecordedLog
+from bus_kit import ask, card, hardware, node_seen, power
+from bus_kit.memory_broker import MemoryLog, MemoryReader
+from bus_kit.pods import bound
 from joulie_audit.archive.fact_source import StreamFacts
 from joulie_audit.ledger.follow import LedgerFollower
 from joulie_audit.ledger.refold import refolded
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import PodBound, PodFinished, TelemetrySampled
-from joulie_bus.log.memory import MemoryLog, MemoryReader
 from joulie_bus.runtime import metrics
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import ask, card, hardware, node_seen, power
-from joulie_bus.testing.pods import bound
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.store import database

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bus_kit import bound, pending
 from joulie_audit.ledger.pods_in_log import Lives
 from joulie_bus.events import (
     Fact,
@@ -17,7 +18,6 @@ from joulie_bus.events import (
     SleepOrdered,
     WakeOrdered,
 )
-from joulie_bus.testing import bound, pending
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from audit_kit import NAMES, RecordedLog, about_node, record_small_log
+from bus_kit import NOON, SECOND, ask, bound, hardware, node_seen
 from joulie_answers.readers.attempt_values import Beside, attempt_of
 from joulie_answers.readers.history import row_of
 from joulie_answers.schema import responses
@@ -26,10 +27,8 @@ from joulie_audit.questions.explain import (
     recompute_terms,
     weights_in,
 )
-from joulie_audit.questions.time_travel import Binding, binding_of, cluster_state_at
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import NodeGone, OutcomeSeen, Terms
-from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_projections.history.history import EntryQuery
@@ -37,6 +36,7 @@ from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames
+from state_at import Binding, binding_of, cluster_state_at
 
 pytestmark = pytest.mark.anyio
 

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
+from bus_kit import NOON, ask
 from joulie_audit.questions.gang import gang_now, in_words
 from joulie_bus.events import PodAsk, Ties
-from joulie_bus.testing import NOON, ask
 from joulie_projections.state.state import ClusterState, PodState
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, SECOND, hardware
 from joulie_audit.questions.next_plan import NextPlan, next_plan
 from joulie_bus.events import PlanMade, SleepOrdered
-from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from audit_kit import RecordedLog, about_node, written_archive
+from bus_kit import one_of_each
 from joulie_audit.archive.parts import Archive
 from joulie_audit.questions.explain import attempts_of, explain_pod, read
 from joulie_audit.replay.replay import replay
@@ -12,7 +13,6 @@ from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.streams.records import Record
-from joulie_bus.testing import one_of_each
 from joulie_projections.chain.entry import Entry, entry_of, fields_of_event, header_of
 from joulie_projections.state import unchecked
 from odd_decisions import DISAGREEING, WILD, odd_messages

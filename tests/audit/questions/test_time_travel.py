@@ -7,13 +7,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from audit_kit import FactsAfter, NoFacts, RecordedLog
+from bus_kit import caps, eco, power
 from joulie_audit.archive.fact_source import plan_facts
-from joulie_audit.questions.time_travel import cluster_state_at
 from joulie_audit.recompute.fold import rows_of
 from joulie_bus.events import PlanMade
-from joulie_bus.testing import caps, eco, power
 from joulie_projections.state.rows import digests_of
-from joulie_projections.testing import tamper
+from projections_kit import tamper
+from state_at import cluster_state_at
 
 pytestmark = pytest.mark.anyio
 

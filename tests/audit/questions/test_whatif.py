@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from audit_kit import RecordedLog, record_small_log
+from bus_kit import ask
 from joulie_audit.questions import whatif
 from joulie_audit.questions.whatif import UNKNOWN_SETTINGS, Overrides, what_if
 from joulie_audit.recompute import score_changes
 from joulie_audit.recompute.score_changes import Comparison, ScoreChange, compare_changes
 from joulie_bus.errors import NotInTheLog, SettingsError
 from joulie_bus.events import Terms
-from joulie_bus.testing import ask
 from joulie_cli.ask.whatif import as_json, as_text, other_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_operator.planning.rules import Rules

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from audit_kit import RecordedLog, written_archive
+from bus_kit import ask
 from joulie.client import JoulieError, replay_archive
 from joulie_audit.replay.replay import replay
 from joulie_bus.errors import ArchiveBroken
-from joulie_bus.testing import ask
 from joulie_extender.catalogue.weights import Weights
 
 pytestmark = pytest.mark.anyio

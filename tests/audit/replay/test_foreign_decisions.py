@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from audit_kit import NAMES, RecordedLog
+from bus_kit import CLUSTER, ask, hardware, node_seen
 from joulie_audit.replay.replay import ReplayReport, replay
 from joulie_audit.replay.signed_decisions import SignedDecisions
 from joulie_bus.events import FilterDecided, Promise, codec
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Message
-from joulie_bus.testing import CLUSTER, ask, hardware, node_seen
 from joulie_cli.audit.replay import as_json, as_text
 from joulie_extender.catalogue.declaration import declaration
 from joulie_extender.decide.decide import DecisionContext, decide_filter

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from sqlalchemy import Engine
 
 from audit_kit import RecordedLog, restore_into, written_archive
+from bus_kit import ask, power
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import Restored, RestoreOptions
 from joulie_audit.replay.archived import replay_alone
@@ -17,7 +18,6 @@ from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.events import Fact, TelemetrySampled
-from joulie_bus.testing import ask, power
 from joulie_cli.admin import rebuild as rebuild_command
 from joulie_cli.audit import replay as replay_command
 from joulie_cli.audit import verification
@@ -27,7 +27,7 @@ from joulie_projections.fold.registry import evolve
 from joulie_projections.history.history import History
 from joulie_projections.projector.rebuild import RebuildResult, rebuild
 from joulie_projections.state.state_changes import Draft
-from joulie_projections.testing import tamper
+from projections_kit import tamper
 
 pytestmark = pytest.mark.anyio
 NEXT = "next"

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from audit_kit import ArchiveOpener, FactsAfter, RecordedLog, record_small_log, written_archive
+from bus_kit import ask, hardware, plan_made, power, producer
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource, plan_facts
 from joulie_audit.recompute import fold
@@ -25,7 +26,6 @@ from joulie_bus.errors import NotInTheLog, StreamReplaced
 from joulie_bus.events import PrioritizeDecided, SettingsDeclared
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import ask, hardware, plan_made, power, producer
 from joulie_extender.catalogue.declaration import CODE_VERSION as ANSWERS_BY
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
@@ -34,9 +34,9 @@ from joulie_operator.planning import policies
 from joulie_projections.chain.entry import header_of
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.fold.manifest import Manifest
-from joulie_projections.testing import tamper
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import marginal_w
+from projections_kit import tamper
 
 pytestmark = pytest.mark.anyio
 

@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from audit_kit import NAMES, RULES, RecordedLog
+from bus_kit import NOON, ask, hardware, node_seen, power
 from joulie_audit.questions.explain import explain_pod
 from joulie_audit.replay.replay import ReplayReport, replay
 from joulie_audit.replay.set_backs import CLOCKS_NS, Recorded, SetBacks
 from joulie_bus.events import StateSetBack
-from joulie_bus.testing import NOON, ask, hardware, node_seen, power
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import decide_prioritize

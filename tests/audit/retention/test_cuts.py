@@ -14,9 +14,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError
 
 from audit_kit import RecordedLog, small_log_in
+from bus_kit import ask
 from joulie_audit.verify.verify import verify
 from joulie_bus.errors import NotTrimmed
-from joulie_bus.testing import ask
 from joulie_migrations.cuts import DELETABLE
 from joulie_projections.decision_log import tree
 from joulie_projections.decision_log.heads import Head
@@ -27,7 +27,7 @@ from joulie_projections.history.trimming import TrimStore, require_trimmer
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.tables import cut
-from joulie_projections.testing import Postgres
+from projections_kit import Postgres
 
 pytestmark = pytest.mark.anyio
 AT = 12  # the end of a batch of the small log, with batches on both sides

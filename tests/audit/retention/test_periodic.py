@@ -8,12 +8,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from bus_kit import VirtualClock
 from joulie_audit.archive.archiver import ArchiveResult
 from joulie_audit.archive.parts import MANIFEST, Part, sealed
 from joulie_audit.retention import periodic as archiving
 from joulie_audit.retention.retention_risks import RetentionRisk
 from joulie_bus.errors import JoulieError
-from joulie_bus.testing import VirtualClock
 
 pytestmark = pytest.mark.anyio
 NOTHING = ArchiveResult(parts=0, facts_to=0, log_to=0)

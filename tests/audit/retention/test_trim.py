@@ -9,12 +9,12 @@ from sqlalchemy import Engine
 
 import joulie_migrations
 from audit_kit import RecordedLog, restore_into, small_log_in, written_archive
+from bus_kit import CLUSTER, ask, power
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import StreamFacts, plan_facts
 from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.chain.entries import Flaw
 from joulie_audit.questions.explain import explain_pod
-from joulie_audit.questions.time_travel import cluster_state_at
 from joulie_audit.replay.replay import ReplayReport, Scope, replay
 from joulie_audit.retention.cut_points import CutOptions
 from joulie_audit.retention.retention_risks import trim_due_s
@@ -24,7 +24,6 @@ from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import ArchiveBroken, NotInTheLog, NotTrimmed
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, ask, power
 from joulie_projections.decision_log import heads
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.commit import Input
@@ -33,8 +32,9 @@ from joulie_projections.history.trimming import TrimStore
 from joulie_projections.projector.trim_streams import anchored_heads
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
-from joulie_projections.testing import tamper
+from projections_kit import tamper
 from signed_heads import head_at
+from state_at import cluster_state_at
 from trim_kit import ArchiveTrim, Trim
 
 pytestmark = pytest.mark.anyio

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from audit_kit import RecordedLog, written_archive
+from bus_kit import ask, power
 from joulie_audit.archive.columnar import Parquet
 from joulie_audit.archive.parts import FACTS, MANIFEST, Archive, Part, sealed
 from joulie_audit.archive.untrusted_files import checksum
 from joulie_audit.columns.tables import KINDS
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
-from joulie_bus.testing import ask, power
 
 pytestmark = pytest.mark.anyio
 HOURS = 6

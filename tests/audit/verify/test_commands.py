@@ -27,8 +27,8 @@ from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.store import database
-from joulie_projections.testing import tamper
 from joulie_projections.twin.columns import TwinColumns
+from projections_kit import tamper
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from audit_kit import RecordedLog
+from bus_kit import ask
 from joulie_audit.verify.proof import prove
-from joulie_bus.testing import ask
 from joulie_projections.chain.note import InclusionProof
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.tree import verifier_of

@@ -12,7 +12,7 @@ from audit_kit import RecordedLog, small_log_in
 from joulie_audit.chain.entries import Flaw
 from joulie_audit.verify.verify import ALL_ENTRIES, verify
 from joulie_projections.history.history import EntryQuery
-from joulie_projections.testing import Postgres
+from projections_kit import Postgres
 
 pytestmark = pytest.mark.anyio
 

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Engine
 
 from audit_kit import NAMES, RecordedLog, restore_into, written_archive
+from bus_kit import node_seen, power
 from joulie_audit.archive.parts import Archive
 from joulie_audit.replay.archived import replay_alone
 from joulie_audit.replay.replay import Scope, replay
@@ -16,13 +17,12 @@ from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import ArchiveBroken, PassedOver
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import node_seen, power
 from joulie_projections.fold.commit import Input
 from joulie_projections.fold.joins import Joins
 from joulie_projections.fold.manifest import Range
 from joulie_projections.history.history import History
 from joulie_projections.projector.rebuild import rebuild
-from joulie_projections.testing import tamper
+from projections_kit import tamper
 
 pytestmark = pytest.mark.anyio
 PASSED_OVER = "message 9 of JOULIE_TEL is in no manifest: passed over before position 25"

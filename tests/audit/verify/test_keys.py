@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from audit_kit import RecordedLog, written_archive
+from bus_kit import ask
 from joulie_audit.archive.parts import Archive
 from joulie_audit.chain.entries import Flaw
 from joulie_audit.verify.proof import difference, prove
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import NotInTheLog
-from joulie_bus.testing import ask
 from joulie_projections.chain.head import Head
 from joulie_projections.chain.keyring import ENDLESS, Ring
 from joulie_projections.chain.note import InclusionProof
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.stored_tree import StoredTree
-from joulie_projections.testing import tamper
+from projections_kit import tamper
 from signed_heads import head_at, insert_head
 
 pytestmark = pytest.mark.anyio

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from audit_kit import RecordedLog
+from bus_kit import CLUSTER
 from joulie_audit.verify.missing_answers import Judged, judged, proofs_in
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import codec
 from joulie_bus.streams.records import Message, Record
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER
 from joulie_cli.main import main
 from joulie_extender.decision_log.log_check import LogCheck
 from joulie_projections.chain import missing

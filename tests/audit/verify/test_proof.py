@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from audit_kit import RecordedLog
+from bus_kit import ask
 from joulie_audit.verify.proof import Difference, difference, leads_to_checkpoint, prove
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import OutcomeSeen
-from joulie_bus.testing import ask
 from joulie_projections.chain.note import InclusionProof
 from joulie_projections.decision_log.heads import Head, Signer
 from joulie_projections.witness.cosigner import cosigned_by, witness_of

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from audit_kit import RecordedLog
+from bus_kit import ask
 from joulie_audit.chain.entries import Flaw
 from joulie_audit.verify.stream_messages import Compared, compare_messages, unlogged_notes
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import ask
 from joulie_projections.chain import log_end
 from joulie_projections.chain.entry import Entry
 from joulie_projections.chain.log_end import End, Step

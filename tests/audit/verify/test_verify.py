@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from audit_kit import RecordedLog, small_log_in
+from bus_kit import CLUSTER, ask
 from joulie_audit.chain.entries import (
     EntryRange,
     Flaw,
@@ -25,12 +26,11 @@ from joulie_audit.verify.verify import ALL_ENTRIES, Report, verify
 from joulie_bus.events import Basis, FallbackAnswered, codec
 from joulie_bus.events.codec import Envelope
 from joulie_bus.streams.records import Message
-from joulie_bus.testing import CLUSTER, ask
 from joulie_projections.chain.entry import EntryFields, chain_hash, has_header, header_of
 from joulie_projections.chain.sequence_gaps import Gap, SequenceNumbers
 from joulie_projections.decision_log.heads import Head, Signer
 from joulie_projections.history.history import EntryQuery
-from joulie_projections.testing import Postgres, tamper
+from projections_kit import Postgres, tamper
 from signed_heads import head_at
 
 pytestmark = pytest.mark.anyio

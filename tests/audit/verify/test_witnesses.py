@@ -19,7 +19,6 @@ from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.tree import verifier_of
 from joulie_projections.history.history import History
 from joulie_projections.history.stored_tree import newest_head
-from joulie_projections.testing import tamper
 from joulie_projections.witness.asking import Finding
 from joulie_projections.witness.cosigner import witness_of
 from joulie_projections.witness.policy import WitnessPlace, at_least
@@ -27,6 +26,7 @@ from joulie_projections.witness.seen import FILE, Seen
 from joulie_projections.witness.server import bound
 from joulie_projections.witness.settings import WitnessSettings
 from joulie_projections.witness.submitting import Submitter
+from projections_kit import tamper
 from recorded_data import copied, grow, recorded_in, replaced, verify
 from signed_heads import head_at, insert_head
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bus_kit import bare_broker, connected, until
 from joulie_bus.broker.answering import AT_ONCE, answering
-from joulie_bus.testing import bare_broker, connected, until
 
 pytestmark = pytest.mark.anyio
 ASKS = "joulie.test.asks"

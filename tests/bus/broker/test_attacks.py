@@ -12,6 +12,7 @@ import pytest
 
 from broker_attacks import Holdings, attack, grown, holdings, overhearing
 from broker_installations import INSTALLATIONS, Installation, flat
+from bus_kit import CLUSTER, stored
 from joulie_bus.jetstream.batch import append
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.publisher import MANY, Publisher
@@ -19,7 +20,6 @@ from joulie_bus.streams.batch_limits import MAX_BATCH, MAX_OPEN
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import CORE_ROLES, GRANTS, Role
 from joulie_bus.streams.subjects import PATTERNS, Stream
-from joulie_bus.testing import CLUSTER, stored
 from one_broker import anyio_backend
 
 __all__ = ["anyio_backend"]  # a fixture

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from bus_kit import connected
 from joulie_bus.broker import checksum
 from joulie_bus.broker.checksum import SUMS, VERSION, server_binary
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerStartFailed, SettingsError
 from joulie_bus.runtime.settings import BusSettings, Source
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import connected
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[3]

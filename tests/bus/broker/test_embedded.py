@@ -10,13 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus.broker import embedded
-from joulie_bus.broker.embedded import Embedded
-from joulie_bus.errors import BrokerStartFailed
-from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.streams.roles import Role
-from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import (
+from bus_kit import (
     bare_broker,
     connected,
     power,
@@ -24,6 +18,12 @@ from joulie_bus.testing import (
     running_broker,
     stored,
 )
+from joulie_bus.broker import embedded
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.errors import BrokerStartFailed
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream
 
 pytestmark = pytest.mark.anyio
 

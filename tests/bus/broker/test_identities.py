@@ -11,6 +11,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import (
+    CLUSTER,
+    card,
+    claim,
+    connected,
+    eco,
+    node_seen,
+    one_of_each,
+    power,
+    producer,
+    running_broker,
+    until,
+)
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.events import (
     AnyEvent,
@@ -29,19 +42,6 @@ from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role, agent_grant, grant_of, inbox, permissions
 from joulie_bus.streams.subjects import Stream, agent_name
-from joulie_bus.testing import (
-    CLUSTER,
-    card,
-    claim,
-    connected,
-    eco,
-    node_seen,
-    one_of_each,
-    power,
-    producer,
-    running_broker,
-    until,
-)
 from joulie_cli.main import main
 from nats_trust import Key, Operator, serving
 

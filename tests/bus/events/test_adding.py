@@ -35,7 +35,7 @@ def add_event(place: Path) -> None:
     change(events / "unions.py", IN_UNION, "CapsApplied")
     change(events / "__init__.py", f"-    CapsApplied,\n+    CapsApplied,\n+    {NAME},\n")
     change(place / "joulie_projections" / "fold" / "registry.py", IN_FOLD, "    CapsApplied")
-    examples = place / "joulie_bus" / "testing" / "examples.py"
+    examples = place / "bus_kit" / "examples.py"
     change(examples, IN_EXAMPLES, "    CapsApplied")
 
 
@@ -52,7 +52,7 @@ def run(place: Path, *words: str) -> str:
 
 
 def test_following_the_page_adds_an_event(tmp_path: Path) -> None:
-    for room in ("bus/joulie_bus", "projections/joulie_projections"):
+    for room in ("bus/joulie_bus", "projections/joulie_projections", "tests/kit/bus_kit"):
         shutil.copytree(ROOT / room, tmp_path / Path(room).name)
     add_event(tmp_path)
     (tmp_path / "test_added.py").write_text(TEST)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import NOON, one_of_each, producer
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     EVENT_TYPES,
@@ -24,7 +25,6 @@ from joulie_bus.events import (
     codec,
 )
 from joulie_bus.events.codec import Envelope, Origin
-from joulie_bus.testing import NOON, one_of_each, producer
 
 HERE = "JOULIE_OBS 7"
 EXAMPLES = [pytest.param(event, id=event.TYPE) for event in one_of_each()]

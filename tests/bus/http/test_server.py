@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from bus_kit import until
 from extender_kit import JSON, PATIENCE_S, QUICK, Received, exchange, opened, post
 from go_http import Client
 from joulie_bus.errors import PortTaken
@@ -17,7 +18,6 @@ from joulie_bus.http.connection import LARGE, PIPELINED
 from joulie_bus.http.exchange import Body, Limits, Reply, Request
 from joulie_bus.http.server import SWEEP_S, HttpServer, listening
 from joulie_bus.runtime.settings import HostPort
-from joulie_bus.testing import until
 
 pytestmark = pytest.mark.anyio
 

@@ -3,6 +3,7 @@ from collections import Counter
 
 import pytest
 
+from bus_kit import CLUSTER, claim, connected, eco, plan_made, power, producer, stored
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused, ExpectationFailed
 from joulie_bus.events import AnyEvent
@@ -13,7 +14,6 @@ from joulie_bus.log.producer import Producer
 from joulie_bus.streams.batch_limits import MAX_BATCH, MAX_OPEN
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, claim, connected, eco, plan_made, power, producer, stored
 
 pytestmark = pytest.mark.anyio
 FIRST = {CLUSTER.plan_meta: 0}  # no plan was stored before

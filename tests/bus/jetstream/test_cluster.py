@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bus_kit import CLUSTER, connected, node_seen, producer, running_cluster, stored
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.events.codec import open_envelope
 from joulie_bus.jetstream import connection as connections
@@ -19,7 +20,6 @@ from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, connected, node_seen, producer, running_cluster, stored
 
 pytestmark = pytest.mark.anyio
 EVENTS = 3000

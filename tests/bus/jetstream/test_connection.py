@@ -10,6 +10,7 @@ import pytest
 from nats.errors import Error as NatsError
 from nats.errors import FlushTimeoutError
 
+from bus_kit import CLUSTER, connected, power, producer
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.broker.embedded import Embedded, address_within
 from joulie_bus.errors import BrokerRefused, Unreachable
@@ -23,7 +24,6 @@ from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, connected, power, producer
 
 pytestmark = pytest.mark.anyio
 

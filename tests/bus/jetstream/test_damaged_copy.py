@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from bus_kit import CLUSTER, connected, running_cluster
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused, StreamGap, Unreachable
 from joulie_bus.jetstream.connection import Connection
@@ -22,7 +23,6 @@ from joulie_bus.jetstream.streams import ensure, purge, state_of
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import IncompleteCopy, Message
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, connected, running_cluster
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 LAST = 3000  # messages of 4 KB: two blocks of the store, and more than is kept to be replayed

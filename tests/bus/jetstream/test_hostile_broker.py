@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
+from bus_kit import until
 from joulie_bus.errors import Unreachable
 from joulie_bus.jetstream import connection as connecting
 from joulie_bus.jetstream import nats_internals
 from joulie_bus.jetstream.connection import Address, Connection
-from joulie_bus.testing import until
 
 pytestmark = pytest.mark.anyio
 INFO = (

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from bus_kit import CLUSTER, connected, power, producer
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import Unreachable
 from joulie_bus.jetstream import connection as module
@@ -18,7 +19,6 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, connected, power, producer
 from nats_trust import serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

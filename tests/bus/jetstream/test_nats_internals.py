@@ -20,6 +20,7 @@ from nats.aio.transport import TcpTransport
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from bus_kit import until
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import ClientIncompatible, Unreachable
 from joulie_bus.jetstream import nats_internals
@@ -32,7 +33,6 @@ from joulie_bus.jetstream.nats_internals import (
     missing,
     require_compatible,
 )
-from joulie_bus.testing import until
 
 ROOT = Path(__file__).parents[3]
 NOWHERE = Address(url="nats://127.0.0.1:1")

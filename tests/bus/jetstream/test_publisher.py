@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from bus_kit import bare_broker, connected, eco, performance, power, producer, stored
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.events.codec import open_envelope
@@ -22,7 +23,6 @@ from joulie_bus.runtime import metrics
 from joulie_bus.streams.batch_limits import MAX_OPEN
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import bare_broker, connected, eco, performance, power, producer, stored
 
 pytestmark = pytest.mark.anyio
 

@@ -4,6 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bare_stream import STREAM, fill, make_stream, read_to
+from bus_kit import connected, power, producer, until
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced
 from joulie_bus.jetstream import ordered
@@ -18,7 +19,6 @@ from joulie_bus.log.answered import NO_LEADER
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import StreamState
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import connected, power, producer, until
 
 pytestmark = pytest.mark.anyio
 

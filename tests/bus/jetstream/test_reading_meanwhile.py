@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 
 from bare_stream import STREAM, fill, make_stream, read_to
+from bus_kit import (
+    CLUSTER,
+    connected,
+    running_cluster,
+    until,
+)
 from joulie_bus.errors import StreamGap, StreamReplaced
 from joulie_bus.jetstream import direct
 from joulie_bus.jetstream.connection import Connection
@@ -15,12 +21,6 @@ from joulie_bus.jetstream.direct import batch_from
 from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.jetstream.streams import ensure, state_of
 from joulie_bus.streams.records import digest_of
-from joulie_bus.testing import (
-    CLUSTER,
-    connected,
-    running_cluster,
-    until,
-)
 
 pytestmark = pytest.mark.anyio
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_installations import password
+from bus_kit import CLUSTER, power, producer, until
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -15,7 +16,6 @@ from joulie_bus.jetstream.streams import ensure
 from joulie_bus.streams.accounts import user
 from joulie_bus.streams.roles import FOLLOW, Role, inbox
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, power, producer, until
 from nats_trust import serving
 
 pytestmark = pytest.mark.anyio

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from bus_kit import CLUSTER, bare_broker, connected, eco, performance, power, producer
 from joulie_bus.errors import BrokerRefused, StreamsForeign, StreamsInUse
 from joulie_bus.events.codec import open_envelope
 from joulie_bus.jetstream import streams
@@ -21,7 +22,6 @@ from joulie_bus.jetstream.streams import (
 )
 from joulie_bus.streams.records import Message, StreamState
 from joulie_bus.streams.subjects import Stream, Subjects, agent_name
-from joulie_bus.testing import CLUSTER, bare_broker, connected, eco, performance, power, producer
 
 pytestmark = pytest.mark.anyio
 

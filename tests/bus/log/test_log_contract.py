@@ -9,17 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus.errors import BrokerRefused, ExpectationFailed, StreamGap, StreamReplaced
-from joulie_bus.events import AnyEvent, PlanMade, codec
-from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.jetstream.streams import declaration, ensure
-from joulie_bus.log.memory import MemoryBroker, MemoryLog
-from joulie_bus.log.protocol import Log, Reader
-from joulie_bus.runtime.tasks import wait_and_clear
-from joulie_bus.streams.batch_limits import MAX_BATCH
-from joulie_bus.streams.records import Message, Record, digest_of
-from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import (
+from bus_kit import (
     CLUSTER,
     NOON,
     Backup,
@@ -32,6 +22,16 @@ from joulie_bus.testing import (
     running_broker,
     until,
 )
+from bus_kit.memory_broker import MemoryBroker, MemoryLog
+from joulie_bus.errors import BrokerRefused, ExpectationFailed, StreamGap, StreamReplaced
+from joulie_bus.events import AnyEvent, PlanMade, codec
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import declaration, ensure
+from joulie_bus.log.protocol import Log, Reader
+from joulie_bus.runtime.tasks import wait_and_clear
+from joulie_bus.streams.batch_limits import MAX_BATCH
+from joulie_bus.streams.records import Message, Record, digest_of
+from joulie_bus.streams.subjects import Stream
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 120

@@ -2,10 +2,10 @@
 
 import pytest
 
+from bus_kit import CLUSTER, NOON, eco, plan_made, producer
+from bus_kit.memory_broker import MemoryBroker, MemoryLog
 from joulie_bus.errors import BrokerRefused
-from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, NOON, eco, plan_made, producer
 
 pytestmark = pytest.mark.anyio
 

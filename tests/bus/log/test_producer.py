@@ -3,10 +3,10 @@ import math
 import msgspec
 import pytest
 
+from bus_kit import CLUSTER, NOON, power, producer
 from joulie_bus.events import AnyEvent, NodeGone, SettingsDeclared, codec
 from joulie_bus.events.codec import Envelope, Origin
 from joulie_bus.log.producer import Producer
-from joulie_bus.testing import CLUSTER, NOON, power, producer
 
 NO_NUMBER = SettingsDeclared(settings="s1", code="1", values={"weight": math.nan})
 NO_NODE = power("", 100)

@@ -1,8 +1,8 @@
 from structlog.testing import capture_logs
 
+from bus_kit import refusals
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.log.refusals import LOG_EVERY_S, Refusals
-from joulie_bus.testing import refusals
 
 FULL = BrokerRefused("joulie.dec.x", 10077, "maximum bytes exceeded")
 

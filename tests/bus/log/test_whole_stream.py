@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from bus_kit import CLUSTER, NOON, power, producer
+from bus_kit.memory_broker import MemoryBroker, MemoryLog, MemoryReader
 from joulie_bus.errors import StreamSilent
-from joulie_bus.log.memory import MemoryBroker, MemoryLog, MemoryReader
 from joulie_bus.log.whole_stream import everything, messages
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, NOON, power, producer
 
 pytestmark = pytest.mark.anyio
 

@@ -5,6 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import (
+    CLUSTER,
+    NOON,
+    eco,
+    node_seen,
+    one_of_each,
+    power,
+    producer,
+    sender_of,
+)
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import EVENT_TYPES, AnyEvent, CapsSettable, codec
 from joulie_bus.events.bounds import is_name
@@ -17,16 +27,6 @@ from joulie_bus.streams.subjects import (
     agent_name,
     cap_writer_name,
     stream_of,
-)
-from joulie_bus.testing import (
-    CLUSTER,
-    NOON,
-    eco,
-    node_seen,
-    one_of_each,
-    power,
-    producer,
-    sender_of,
 )
 
 EACH = [pytest.param(event, id=event.TYPE) for event in one_of_each(node="gpu-07.lab")]

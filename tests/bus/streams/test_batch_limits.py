@@ -4,13 +4,13 @@ import uuid
 
 import pytest
 
+from bus_kit import hardware, producer
 from joulie_bus.events import AnyEvent, InventoryRead, TelemetrySampled
 from joulie_bus.events.agents import CardRead
 from joulie_bus.events.bounds import MOST_METERED_PODS, MOST_READ_CARDS
 from joulie_bus.jetstream.publisher import HEADERS
 from joulie_bus.streams.accounts import SMALL_PAYLOAD
 from joulie_bus.streams.batch_limits import MAX_BATCH, MAX_OPEN
-from joulie_bus.testing import hardware, producer
 
 CARDS = [f"GPU-{uuid.uuid4()}" for _ in range(MOST_READ_CARDS)]
 COUNTED = 2**60

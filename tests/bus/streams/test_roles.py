@@ -4,6 +4,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
+from bus_kit import (
+    CLUSTER,
+    connected,
+    eco,
+    node_seen,
+    power,
+    producer,
+    running_broker,
+    stored,
+)
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.events import AnyEvent
@@ -15,16 +25,6 @@ from joulie_bus.runtime import metrics
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import GRANTS, Role, inbox
 from joulie_bus.streams.subjects import PATTERNS, PROJECTOR, Stream, agent_name
-from joulie_bus.testing import (
-    CLUSTER,
-    connected,
-    eco,
-    node_seen,
-    power,
-    producer,
-    running_broker,
-    stored,
-)
 from one_broker import anyio_backend
 
 __all__ = ["anyio_backend"]  # a fixture

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import CLUSTER, eco, one_of_each, power
 from joulie_bus.events import EVENT_TYPES, AnyEvent
 from joulie_bus.streams.channels import CHANNELS
 from joulie_bus.streams.subjects import (
@@ -16,7 +17,6 @@ from joulie_bus.streams.subjects import (
     stream_of,
     unescape,
 )
-from joulie_bus.testing import CLUSTER, eco, one_of_each, power
 
 NAMES = st.text(min_size=1)
 EXAMPLES = [pytest.param(event, id=event.TYPE) for event in one_of_each(node="gpu-07.lab")]

@@ -6,9 +6,7 @@ from typing import cast
 import pytest
 from rich.console import Console, RenderableType
 
-from joulie_answers.views.placements import placements
-from joulie_bus.events import AnyEvent, FilterDecided, PodBound, PrioritizeDecided
-from joulie_bus.testing import (
+from bus_kit import (
     NOON,
     SECOND,
     ask,
@@ -20,6 +18,8 @@ from joulie_bus.testing import (
     power,
     records,
 )
+from joulie_answers.views.placements import placements
+from joulie_bus.events import AnyEvent, FilterDecided, PodBound, PrioritizeDecided
 from joulie_cli.demo.demo import command_name
 from joulie_cli.demo.screen import (
     DecisionRate,

@@ -9,12 +9,12 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, ask, bound, eco, hardware, node_seen, pending
 from console_kit import ConsoleHarness
 from joulie.client.console import ConsoleClient
 from joulie_answers.schema import requests
 from joulie_answers.text.pod import pod_text
 from joulie_bus.events import NodeGone, SettingsDeclared
-from joulie_bus.testing import NOON, ask, bound, eco, hardware, node_seen, pending
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
 from joulie_projections.state.state import NodeState

@@ -9,12 +9,12 @@ import jsonschema_rs  # schemathesis brings it
 import msgspec
 import pytest
 
+from bus_kit import one_of_each, producer
 from console_kit import ConsoleHarness, open_stream
 from joulie_answers.schema.responses import STREAM_VALUES
 from joulie_bus.events import EVENT_TYPES, AnyEvent, CapOrder
 from joulie_bus.events.codec import open_envelope
 from joulie_bus.streams.channels import CHANNELS
-from joulie_bus.testing import one_of_each, producer
 from joulie_console.schema.asyncapi import document
 from joulie_projections.chain.head import Head
 from joulie_projections.chain.signed import Handover, Retirement

@@ -14,10 +14,10 @@ import pytest
 from msgspec.structs import replace
 
 from audit_kit import about_node
+from bus_kit import CLUSTER, ask, until
 from console_kit import WEIGHTS, ConsoleHarness
 from joulie_audit.questions.explain import EXAMPLES, explain_pod
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import CLUSTER, ask, until
 from joulie_extender.decide.decide import DecisionContext, decide_filter
 from joulie_extender.rules.eco import ECO
 from joulie_operator.facts.hardware_inventory import Inventory

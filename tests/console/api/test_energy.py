@@ -8,10 +8,10 @@ import httpx2
 import msgspec
 import pytest
 
+from bus_kit import bound, card, node_seen, power, records
+from bus_kit.clock import NOON
 from console_kit import ConsoleHarness
 from joulie_bus.events import AnyEvent
-from joulie_bus.testing import bound, card, node_seen, power, records
-from joulie_bus.testing.clock import NOON
 from joulie_projections.energy.report import NOT_ON_CARDS, NOT_SHARED
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.energy.savings import Saved, SavedRange, Savings

@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager
 import httpx2
 import pytest
 
+from bus_kit import ask, node_seen, pending
 from console_kit import ConsoleHarness
 from joulie_answers.views import decision_text
-from joulie_bus.testing import ask, node_seen, pending
 from odd_decisions import DISAGREEING, WILD, odd_messages
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from console_kit import ConsoleHarness
-from joulie_bus.events import PodPending
-from joulie_bus.testing import (
+from bus_kit import (
     ask,
     asleep,
     eco,
@@ -18,6 +16,8 @@ from joulie_bus.testing import (
     pending,
     performance,
 )
+from console_kit import ConsoleHarness
+from joulie_bus.events import PodPending
 from joulie_operator.planning.refused_on_sample import SMALLEST_SAMPLE
 
 pytestmark = pytest.mark.anyio

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bus_kit import until
 from joulie_answers.readers.energy import Period
 from joulie_answers.report.served import refusal_of
 from joulie_bus.errors import (
@@ -19,7 +20,6 @@ from joulie_bus.errors import (
     QueryRefused,
     StreamReplaced,
 )
-from joulie_bus.testing import until
 from joulie_console.api.reports import NO_RESULT, ReportProgram, Reports
 
 ALL = Period(0, 1)

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bus_kit import node_seen
 from console_kit import STALENESS_S, ConsoleHarness, broker_settings
 from joulie.client import ConsoleClient, answers, queries
 from joulie_answers.answers import Answers
@@ -23,7 +24,6 @@ from joulie_answers.readers.history import HistoryReader
 from joulie_answers.stored import Judgement, Stored, stored_answers
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import node_seen
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.history.history import History
 from joulie_projections.store.energy_lag import seconds_behind

@@ -8,12 +8,7 @@ import httpx2
 import pytest
 from msgspec import convert
 
-from console_kit import ConsoleHarness
-from joulie_answers.schema import responses
-from joulie_answers.text.energy import energy_text
-from joulie_answers.text.nodes import node_text
-from joulie_bus.events import AnyEvent
-from joulie_bus.testing import (
+from bus_kit import (
     card,
     eco,
     hardware,
@@ -22,6 +17,11 @@ from joulie_bus.testing import (
     polled,
     power,
 )
+from console_kit import ConsoleHarness
+from joulie_answers.schema import responses
+from joulie_answers.text.energy import energy_text
+from joulie_answers.text.nodes import node_text
+from joulie_bus.events import AnyEvent
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., Any]

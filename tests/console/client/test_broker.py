@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from bus_kit import CLUSTER, eco, node_seen
 from console_kit import ConsoleHarness
 from joulie.client import BrokerEvent, JoulieError, answers, broker, events, events_of_broker
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import SettingsDeclared
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import CLUSTER, eco, node_seen
 from tcp_relay import relayed
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ import pytest
 
 import joulie_migrations
 from audit_kit import RecordedLog, small_log_in, written_archive
+from bus_kit import ask, eco, hardware, node_seen, power
 from console_kit import ConsoleHarness
-from joulie_bus.testing import ask, eco, hardware, node_seen, power
 from joulie_projections.store import database
 
 pytestmark = pytest.mark.anyio

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from bus_kit import ask, eco, hardware, node_seen, plan_made, power
 from console_kit import ConsoleHarness, console_harness, running_console
 from http_server import endless, serving
 from joulie.client import (
@@ -23,7 +24,6 @@ from joulie.client import (
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import SettingsDeclared
 from joulie_bus.runtime.ports import free_port
-from joulie_bus.testing import ask, eco, hardware, node_seen, plan_made, power
 from tcp_relay import relayed
 
 pytestmark = pytest.mark.anyio

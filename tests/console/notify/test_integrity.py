@@ -7,12 +7,12 @@ import pytest
 
 import joulie_migrations
 from audit_kit import RecordedLog, small_log_in, written_archive
+from bus_kit import CLUSTER, ask, power
 from joulie_answers.readers.history import HistoryReader
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.parts import Archive
 from joulie_audit.retention.cut_points import CutOptions
 from joulie_bus.streams.records import Message
-from joulie_bus.testing import CLUSTER, ask, power
 from joulie_console.notify import integrity
 from joulie_console.notify.integrity import Integrity
 from joulie_console.views.conditions import Condition

@@ -10,14 +10,14 @@ import httpx2
 import pytest
 from aiohttp import web
 
+from bus_kit import ask, hardware, node_seen, plan_made, power, until
 from console_kit import ConsoleHarness
 from http_server import serving
 from joulie_bus.events import CapsApplied, CapsRefused
-from joulie_bus.testing import ask, hardware, node_seen, plan_made, power, until
 from joulie_console.notify import notifier
 from joulie_console.views import occurrences
 from joulie_console.views.conditions import KINDS
-from joulie_projections.testing import tamper
+from projections_kit import tamper
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]

@@ -12,13 +12,13 @@ import structlog
 from aiohttp import web
 
 from authority import Authority
+from bus_kit import until
 from http_server import Handler, serving
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import until
 from joulie_console.notify import webhook
 from joulie_console.notify.settings import NotifySettings
 from joulie_console.notify.webhook import Webhook

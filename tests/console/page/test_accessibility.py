@@ -10,8 +10,8 @@ from playwright.async_api import Page, expect
 from playwright.async_api import TimeoutError as PageTimeout
 
 from browser import accessibility_faults
+from bus_kit import ask, eco, hardware, node_seen, pending, performance, power
 from console_kit import ConsoleHarness
-from joulie_bus.testing import ask, eco, hardware, node_seen, pending, performance, power
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]

@@ -7,9 +7,9 @@ import pytest
 from playwright.async_api import Page, expect
 
 import console_kit as harness_module
+from bus_kit import hardware, node_seen, power
 from console_kit import ConsoleHarness
 from joulie_bus.events import NodeGone
-from joulie_bus.testing import hardware, node_seen, power
 from joulie_console.stream import poller
 
 pytestmark = pytest.mark.anyio

@@ -13,11 +13,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.async_api import Page, Route, expect
 
-from console_kit import ConsoleHarness, console_harness, running_console
-from joulie_bus.broker.embedded import Embedded
-from joulie_bus.events import NodeSeen, OutcomeSeen, PodBound, SettingsDeclared, Ties
-from joulie_bus.runtime.ports import free_port
-from joulie_bus.testing import (
+from bus_kit import (
     ask,
     asleep,
     bound,
@@ -31,6 +27,10 @@ from joulie_bus.testing import (
     power,
     waking,
 )
+from console_kit import ConsoleHarness, console_harness, running_console
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.events import NodeSeen, OutcomeSeen, PodBound, SettingsDeclared, Ties
+from joulie_bus.runtime.ports import free_port
 from joulie_console.stream import event_tail
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize

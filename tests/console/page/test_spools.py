@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from playwright.async_api import Page, expect
 
+from bus_kit import CLUSTER, node_seen
 from console_kit import ConsoleHarness
 from joulie.client import ConsoleClient
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.spool_report import SpoolReport
-from joulie_bus.testing import CLUSTER, node_seen
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]

@@ -6,16 +6,16 @@ import pytest
 from sqlalchemy import Engine
 
 from audit_kit import LogBuilder
+from bus_kit import node_seen, plan_made, until
+from bus_kit.memory_broker import MemoryLog
 from console_kit import energy_of
 from joulie_answers.readers.history import HistoryReader, PlacedPlans
 from joulie_bus.errors import BrokerRefused, DatabaseUnreachable
 from joulie_bus.log import answered
 from joulie_bus.log.answered import NO_LEADER
-from joulie_bus.log.memory import MemoryLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.records import StreamState
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import node_seen, plan_made, until
 from joulie_console.stream import event_tail
 from joulie_console.stream.event_tail import EventTail
 from joulie_projections.decision_log.heads import Signer

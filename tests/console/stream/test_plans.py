@@ -10,15 +10,7 @@ import pytest
 from sqlalchemy import Engine
 
 from audit_kit import LogBuilder
-from console_kit import ConsoleHarness, energy_of, running_console
-from joulie_answers.readers import plan_pages as plans
-from joulie_answers.readers.facts import in_streams
-from joulie_answers.readers.history import HistoryReader
-from joulie_answers.readers.plan_pages import Page, PlanPages
-from joulie_answers.views.plan_text import plan_line
-from joulie_bus.runtime.tasks import background
-from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import (
+from bus_kit import (
     caps,
     eco,
     hardware,
@@ -29,6 +21,14 @@ from joulie_bus.testing import (
     records,
     until,
 )
+from console_kit import ConsoleHarness, energy_of, running_console
+from joulie_answers.readers import plan_pages as plans
+from joulie_answers.readers.facts import in_streams
+from joulie_answers.readers.history import HistoryReader
+from joulie_answers.readers.plan_pages import Page, PlanPages
+from joulie_answers.views.plan_text import plan_line
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.subjects import Stream
 from joulie_console.stream import event_tail
 from joulie_console.stream.event_tail import EventTail
 from joulie_projections.decision_log.heads import Signer

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bus_kit import node_seen, until
 from console_kit import FRESH_S, STALENESS_S, ConsoleHarness, energy_of
 from joulie_answers.readers.history import HistoryReader
 from joulie_answers.schema.requests import Stream
-from joulie_bus.testing import node_seen, until
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.poller import IDLE_POWER_S, IDLE_S, POLL_S, POWER_S, ClusterPoller
 from joulie_console.stream.server_sent_events import StreamClient, StreamOptions

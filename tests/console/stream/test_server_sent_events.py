@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from bus_kit import ask, caps, eco, hardware, node_seen, plan_made, power
 from console_kit import (
     ConsoleHarness,
     EventReader,
@@ -26,7 +27,6 @@ from joulie_answers.views.decision_text import DescribedEntry
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import SettingsDeclared
 from joulie_bus.runtime.ports import free_port
-from joulie_bus.testing import ask, caps, eco, hardware, node_seen, plan_made, power
 from joulie_console.stream import event_tail, server_sent_events
 from joulie_console.stream.event_tail import DecisionLine
 from joulie_console.stream.server_sent_events import SLOW_S

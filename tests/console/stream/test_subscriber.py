@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bus_kit import ask, hardware, node_seen, power
 from console_kit import ConsoleHarness
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import ask, hardware, node_seen, power
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]

@@ -13,9 +13,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from structlog.testing import capture_logs
 
+from bus_kit import ask, bound, hardware, node_seen, pending, power, until
 from console_kit import ConsoleHarness
 from http_server import serving
-from joulie_bus.testing import ask, bound, hardware, node_seen, pending, power, until
 from joulie_console.traces import sender
 from joulie_console.traces.wanted import ENDPOINTS, is_wanted
 

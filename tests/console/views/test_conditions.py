@@ -7,9 +7,9 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, eco, node_seen, plan_made, records
 from joulie_answers.schema.responses import Part, Warning
 from joulie_bus.events import AnyEvent
-from joulie_bus.testing import NOON, eco, node_seen, plan_made, records
 from joulie_console.views import conditions, health
 from joulie_console.views.conditions import KINDS, MOST_NAMED, OF_PARTS, OTHERS, S, conditions_of
 from joulie_projections.fold.sequence import fold

@@ -1,6 +1,6 @@
 """Conditions as events: each begins once and ends once."""
 
-from joulie_bus.testing import NOON
+from bus_kit import NOON
 from joulie_console.views.conditions import Condition, S, log_invalid
 from joulie_console.views.occurrences import ENDS_S, LASTS_S, Event, Occurrences
 

@@ -3,12 +3,12 @@
 import time
 from collections.abc import Sequence
 
+from bus_kit import power
 from joulie_bus.events import BindDecided, FallbackAnswered, OutcomeSeen
 from joulie_bus.events.decisions import Basis
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Message, Record
 from joulie_bus.streams.subjects import Stream, Subjects
-from joulie_bus.testing import power
 from joulie_console.views.pod_traces import POD_SPAN, PodTraces, Span
 
 MS = 1_000_000

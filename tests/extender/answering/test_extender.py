@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, SECOND, hardware
 from extender_kit import (
     PATIENT,
     Received,
@@ -31,7 +32,6 @@ from joulie_bus.events import (
 )
 from joulie_bus.http.exchange import Reply, Request
 from joulie_bus.runtime import metrics
-from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_extender.answering.extender import Extender
 from joulie_extender.catalogue.declaration import settings_id
 from joulie_extender.catalogue.weights import Weights

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, hardware
 from extender_kit import post, served
 from joulie_bus.events import (
     DeviceAsk,
@@ -16,7 +17,6 @@ from joulie_bus.events import (
     PrioritizeDecided,
     Ties,
 )
-from joulie_bus.testing import NOON, hardware
 from joulie_extender.answering import in_flight as module
 from joulie_extender.answering.in_flight import KEPT_NS, NO_ROW, PodsInFlight, asks_devices
 from joulie_extender.catalogue.weights import Weights

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import CLUSTER, Backup, claim, node_seen, producer, released, until
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import StreamReplaced, ViewBehind
 from joulie_bus.events import AnyEvent, GpuSeen
@@ -14,7 +15,6 @@ from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, Backup, claim, node_seen, producer, released, until
 from joulie_extender.binding.claim_log import ClaimLog
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import CLUSTER, full, node_seen, producer, refusals, until
+from bus_kit.cards import device
 from joulie_bus.events import Fact, GpuSeen, PodBound, PodPending
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import CLUSTER, full, node_seen, producer, refusals, until
-from joulie_bus.testing.cards import device
 from joulie_extender.binding.bind import Bindings, BindTimeouts
 from joulie_extender.binding.claim_log import ClaimLog
 from joulie_extender.binding.claim_reconciler import ClaimReconciler

@@ -38,6 +38,9 @@ def add_rule(package: Path) -> None:
     add_line(package / "catalogue" / "rules.py", IN_RULES, added)
 
 
+KIT = str(ROOT / "tests" / "kit")
+
+
 @pytest.mark.parametrize(("add", "test"), [(add_term, TERM_TEST), (add_rule, RULE_TEST)])
 def test_following_the_page_adds_a_term_and_a_rule(
     add: Callable[[Path], None], test: str, tmp_path: Path
@@ -50,7 +53,7 @@ def test_following_the_page_adds_a_term_and_a_rule(
 
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", file],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), KIT])},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -5,8 +5,8 @@ import pickle
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import ask
 from joulie_bus.events import PodAsk, Terms, named_terms
-from joulie_bus.testing import ask
 from joulie_extender.catalogue.declaration import settings_id
 from joulie_extender.catalogue.rules import advice_of
 from joulie_extender.catalogue.terms import (

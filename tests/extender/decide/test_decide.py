@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import NOON, ask, hardware, producer
 from joulie_bus.events import Decision, FilterDecided, PreemptDecided, PrioritizeDecided, codec
-from joulie_bus.testing import NOON, ask, hardware, producer
 from joulie_extender.catalogue.declaration import declaration, settings_id, weights_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import (

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import reference_scoring
+from bus_kit import NOON, SECOND, ask, hardware, producer
 from joulie_bus.events import GpuAsk, PodAsk, PrioritizeDecided, codec
-from joulie_bus.testing import NOON, SECOND, ask, hardware, producer
 from joulie_extender.catalogue.declaration import declaration, weights_of
 from joulie_extender.catalogue.terms import points_of
 from joulie_extender.catalogue.weights import Weights

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import one_of_each
 from joulie_bus.events import (
     AnyEvent,
     DecisionEntry,
     FilterDecided,
 )
-from joulie_bus.testing import one_of_each
 from joulie_extender.catalogue.rules import RULES, few_words_of, sentence_of
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.entry_verbs import VERBS

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, SECOND, ask
 from joulie_bus.events import Placement, PodAsk
-from joulie_bus.testing import NOON, SECOND, ask
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext as Look
 from joulie_extender.decide.decide import DecisionOptions, decide_filter, filter_decision, passed

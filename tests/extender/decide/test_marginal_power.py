@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import reference_scoring
+from bus_kit import NOON, ask
 from joulie_bus.events import PodAsk
-from joulie_bus.testing import NOON, ask
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.terms import marginal_power
 from joulie_extender.terms.marginal_power import CACHED_SHAPES, SHAPES_SEEN_ONCE, MarginalPower

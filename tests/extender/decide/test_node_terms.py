@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference_scoring
-from joulie_bus.testing import NOON, SECOND, ask, hardware
+from bus_kit import NOON, SECOND, ask, hardware
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.terms.freshness import ScoreBasis

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, ask
 from joulie_bus.events import PodAsk, Terms
-from joulie_bus.testing import NOON, ask
 from joulie_extender.catalogue.terms import points_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import (

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, ask, hardware
 from joulie_bus.events import GpuAsk, PodAsk
 from joulie_bus.runtime.settings import Source
-from joulie_bus.testing import NOON, ask, hardware
 from joulie_extender.catalogue.declaration import declaration, weights_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext

@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import NOON, SECOND, ask, hardware
 from joulie_bus.events import PodAsk
-from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import rows_by_name
 from joulie_extender.decide.scoring import Scores, best, score, terms_digest, terms_of

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from joulie_bus.events import CapsSet, Fact, PodAsk, PodBound
-from joulie_bus.streams.records import Record
-from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import (
+from bus_kit import (
     SECOND,
     ask,
     caps,
@@ -20,6 +17,9 @@ from joulie_bus.testing import (
     producer,
     records,
 )
+from joulie_bus.events import CapsSet, Fact, PodAsk, PodBound
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import rows_by_name
 from joulie_extender.decide.scoring import Scores, score

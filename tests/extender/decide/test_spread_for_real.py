@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import CLUSTER, caps, eco, hardware, power, producer
 from go_http import Client
 from joulie_bus.events import Fact, PodBound
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import CLUSTER, caps, eco, hardware, power, producer
 from joulie_extender.service import serving
 from joulie_extender.settings import ScoringSettings, ServerSettings
 from joulie_projections.decision_log.heads import Signer

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bus_kit import NOON, SECOND, hardware
 from joulie_bus.events import PodAsk
-from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import rows_by_name
 from joulie_extender.decide.scoring import score

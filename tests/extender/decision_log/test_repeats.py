@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import CLUSTER, NOON, ask, hardware
 from joulie_bus.events import DecisionEntry, FallbackAnswered, FilterDecided, PodAsk, Ties
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import metrics
-from joulie_bus.testing import CLUSTER, NOON, ask, hardware
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import decide_filter, decide_prioritize

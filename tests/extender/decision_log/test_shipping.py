@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from bus_kit import CLUSTER, NOON, ask, full, refusals, until
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import DecisionsDropped, FilterDecided, codec
 from joulie_bus.jetstream.connection import Connection
@@ -16,7 +17,6 @@ from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.tasks import background, wait_and_clear
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, NOON, ask, full, refusals, until
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter
 from joulie_extender.decision_log.kept_hashes import KeptHashes

@@ -5,14 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bus_kit import CLUSTER, ask, connected, until
+from bus_kit.clock import NOON
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.spool_report import SpoolReport
-from joulie_bus.testing import CLUSTER, ask, connected, until
-from joulie_bus.testing.clock import NOON
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter
 from joulie_extender.decision_log.shipping import Shipper, shipping

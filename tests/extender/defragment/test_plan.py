@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, hardware
 from gpu_kit import MB, a_card, a_claim, wanting
 from joulie_bus.events import GpuAsk, PodAsk, Ties
-from joulie_bus.testing import NOON, hardware
 from joulie_extender.defragment.movable_pods import Judged, movable
 from joulie_extender.defragment.plan import DefragmentationPlan, defragmentation_plan
 from joulie_extender.defragment.search import Budget

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON
 from gpu_kit import MB, a_card, a_claim, wanting
 from joulie_bus.events import CardClaimed, ClaimConfirmed, ClaimReleased
-from joulie_bus.testing import NOON
 from joulie_extender.gpu.claim_proposals import Proposal, proposals, surplus
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.state import ClusterState, PodState

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON
 from gpu_kit import A100, MB, a_card, twin_columns_of, wanting
 from joulie_bus.events import DeviceAsk, DeviceClaim, DeviceSeen, PodAsk
-from joulie_bus.testing import NOON
 from joulie_extender.gpu.bound_pods import claims_of_bound
 from joulie_extender.gpu.claim_proposals import proposals
 from joulie_extender.gpu.fit import GpuVerdict, gpu_verdicts

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import NOON, ask, hardware
 from gpu_kit import CARDS, MB, PODS, a_card, a_claim, wanting
 from joulie_bus.events import Duty, PodAsk, PrioritizeDecided, named_values
-from joulie_bus.testing import NOON, ask, hardware
 from joulie_extender.catalogue.declaration import declaration, weights_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import NOON, ask, hardware
 from gpu_kit import (
     A100,
     CARDS,
@@ -21,7 +22,6 @@ from gpu_kit import (
     wanting,
 )
 from joulie_bus.events import Decision, GpuAsk, PodAsk
-from joulie_bus.testing import NOON, ask, hardware
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide import decide
 from joulie_extender.decide.decide import (

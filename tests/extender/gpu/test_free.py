@@ -3,7 +3,7 @@
 import numpy as np
 from msgspec.structs import replace
 
-from joulie_bus.testing import NOON, hardware
+from bus_kit import NOON, hardware
 from joulie_extender.gpu.free import free_cards, free_cores, free_cores_of
 from joulie_projections.pods.load import Load
 from joulie_projections.state.state import NodeState

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, ask, hardware
 from gpu_kit import MB, a_card, a_claim, wanting
 from joulie_bus.events import PodAsk, named_values
-from joulie_bus.testing import NOON, ask, hardware
 from joulie_extender.catalogue.declaration import declaration, weights_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from joulie_bus.testing import NOON, ask, hardware
+from bus_kit import NOON, ask, hardware
 from joulie_extender.gpu.free import asks_no_card, free_cards, free_cores_of
 from joulie_extender.gpu.models import is_model, read, written
 from joulie_extender.gpu.pool import Pool, PoolNode

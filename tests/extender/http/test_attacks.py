@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from authority import Authority
+from bus_kit import NOON, until
 from extender_kit import (
     JSON,
     PATIENCE_S,
@@ -30,7 +31,6 @@ from joulie_bus.http.exchange import Reply, Request
 from joulie_bus.http.server import listening
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import HostPort, Source
-from joulie_bus.testing import NOON, until
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.debug.pages import ScoringPages
 from joulie_extender.decide.context import DecisionContext

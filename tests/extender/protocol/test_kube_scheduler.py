@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import ask
 from joulie_bus.errors import BadRequest
 from joulie_bus.events import PodAsk
-from joulie_bus.testing import ask
 from joulie_extender.protocol.candidates import Names
 from joulie_extender.protocol.kube_scheduler import (
     BAD_REQUESTS,

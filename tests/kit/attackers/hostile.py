@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from bus_kit import one_of_each, power
 from joulie_bus.errors import KubernetesRefused, Unreachable
 from joulie_bus.events import AnyEvent, codec
 from joulie_bus.events.codec import Envelope
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.streams.subjects import Subjects, agent_name
-from joulie_bus.testing import one_of_each, power
 from kube_real import Running
 
 PAUSE_S = 0.01

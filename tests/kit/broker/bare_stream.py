@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from bus_kit import bare_broker, connected, power, producer
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.ordered import OrderedReader
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import bare_broker, connected, power, producer
 from one_broker import NO_STORE, allowing
 
 STREAM = Stream.TEL

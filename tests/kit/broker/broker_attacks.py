@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from bus_kit import CLUSTER
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.streams.roles import Grant
 from joulie_bus.streams.subjects import PATTERNS, Stream
-from joulie_bus.testing import CLUSTER
 
 CALLS = (
     *("INFO", "ACCOUNT.PURGE.JOULIE", "SERVER.REMOVE", "META.LEADER.STEPDOWN", "STREAM.NAMES"),

@@ -12,12 +12,12 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import NamedTuple
 
+from bus_kit import CLUSTER, bare_broker, running_cluster
 from chart_broker import ChartBroker, chart_broker, secret
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.streams.accounts import user
 from joulie_bus.streams.roles import CORE_ROLES, FOLLOW, Role, inbox
-from joulie_bus.testing import CLUSTER, bare_broker, running_cluster
 from kube_real import HELM, program_or_skip
 from nats_trust import serving
 

@@ -22,6 +22,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from broker_attacks import round_of_shots
+from bus_kit import decided, one_of_each
 from hostile import EXTREMES
 from joulie_bus.broker.embedded import address_within
 from joulie_bus.errors import BusError
@@ -31,7 +32,6 @@ from joulie_bus.jetstream.connection import Connection
 from joulie_bus.streams.cut_requests import CutRequest, encode
 from joulie_bus.streams.roles import GRANTS, Role
 from joulie_bus.streams.subjects import Subjects, agent_name
-from joulie_bus.testing import decided, one_of_each
 from joulie_projections.chain.entry import chain_hash, fields_of_message, header_of
 from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.decision_log.position import NAME

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, Generator
 
 import pytest
 
+from bus_kit import CLUSTER, connected, running_broker
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, connected, running_broker
 
 NOT_FOUND = 10059
 NO_STORE = 10049  # the files of a stream of the same name are not removed yet

@@ -2,7 +2,7 @@
 
 from sqlalchemy import text
 
-from joulie_bus.testing import decided, records
+from bus_kit import decided, records
 from joulie_projections.chain.entry import Entry, chain_hash, entry_of, header_of
 from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.store import database

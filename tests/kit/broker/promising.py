@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import CLUSTER, NOON, VirtualClock, ask
 from joulie_bus.events import DecisionsDropped, FilterDecided, codec
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Message
-from joulie_bus.testing import CLUSTER, NOON, VirtualClock, ask
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter
 from joulie_extender.decision_log.kept_hashes import KeptHashes

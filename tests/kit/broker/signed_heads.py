@@ -8,7 +8,7 @@ from joulie_projections.decision_log.anchored import Anchored
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog, Signature
 from joulie_projections.store.database import Place
-from joulie_projections.testing import tamper
+from projections_kit import tamper
 
 BESIDE = Signature("", 0, b"", {}, 1)
 

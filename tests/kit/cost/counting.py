@@ -16,9 +16,7 @@ from typing import Any, Protocol
 
 from virtual_time import RUNNING, VirtualLoop
 
-from joulie_bus.log import memory
-
-LEFT_OUT = (str(Path(__file__).parents[1]), str(Path(asyncio.__file__).parent), memory.__file__)
+LEFT_OUT = (str(Path(__file__).parents[1]), str(Path(asyncio.__file__).parent))
 _cpu_ns = time.thread_time_ns  # before a run replaces the clocks
 
 

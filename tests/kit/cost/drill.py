@@ -23,6 +23,8 @@ from simulation import _key_in
 from sqlalchemy import event
 from virtual_time import RUNNING, Process
 
+from bus_kit import CLUSTER
+from bus_kit.memory_broker import MemoryBroker
 from counting import CallMeter, CountingLoop, CpuMeter
 from drill_cluster import DrillApi, DrillCluster
 from drill_load import Client, Load, a_node, readings
@@ -33,13 +35,11 @@ from joulie_audit.ledger.follow import REST_S, LedgerFollower
 from joulie_bus.core.http_head import HeadRule
 from joulie_bus.http.connection import Connection
 from joulie_bus.http.server import HttpServer
-from joulie_bus.log.memory import MemoryBroker
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import logging
 from joulie_bus.runtime.settings import BusSettings, Source
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER
 from joulie_console.stream.event_tail import EventTail
 from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.decision_log.spool import Spool

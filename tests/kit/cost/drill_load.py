@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import msgspec
 from virtual_time import Process
 
+from bus_kit import CLUSTER
 from drill_cluster import DrillCluster
 from joulie_bus.events import TelemetrySampled
 from joulie_bus.http.connection import Connection
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.streams.subjects import agent_name
-from joulie_bus.testing import CLUSTER
 from kube_fields import Tree
 
 SAMPLE = 500  # nodes that kube-scheduler sends at most

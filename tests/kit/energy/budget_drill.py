@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from bus_kit import CLUSTER
 from joulie_agent.caps.actuators import Actuator
 from joulie_agent.caps.memory import Memory
 from joulie_agent.caps.rules import Limit
@@ -20,7 +21,6 @@ from joulie_agent.caps.service import CHECK_S, CapService
 from joulie_agent.caps.writer import Writer
 from joulie_bus.events import CapOrder, Fact, NodeSeen, PodFinished, TargetSet
 from joulie_bus.metering.reporter import Moment
-from joulie_bus.testing import CLUSTER
 from joulie_operator.apply.cap_orders import REPEAT_S
 from joulie_operator.planning.cap_orders import cap_orders
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute

@@ -5,6 +5,10 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
+from bus_kit import ask, hardware, node_seen, power, records
+from bus_kit.clock import NOON
+from bus_kit.grid import intensity, price
+from bus_kit.pods import bound
 from joulie_bus.events import (
     Fact,
     GpuGone,
@@ -19,10 +23,6 @@ from joulie_bus.events import (
     WakeOrdered,
 )
 from joulie_bus.streams.records import Record
-from joulie_bus.testing import ask, hardware, node_seen, power, records
-from joulie_bus.testing.clock import NOON
-from joulie_bus.testing.grid import intensity, price
-from joulie_bus.testing.pods import bound
 from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.ledger import ZONE_LABEL, Ledger
 from joulie_projections.energy.saved import LedgerState, digest_of, unpacked

@@ -9,11 +9,11 @@ from pathlib import Path
 from authority import Authority
 from broker_installations import password, with_passwords
 from joulie_bus.streams.roles import Role
-from joulie_projections.testing import Postgres
 from nats_trust import serving
 from node_cluster import Cluster
 from node_drill import NAMESPACE, say
 from node_network import ADDRESS
+from projections_kit import Postgres
 
 DATABASE = "joulie"
 PASSWORD = "secret"

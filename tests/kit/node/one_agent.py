@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
+from bus_kit import CLUSTER, VirtualClock, memory_log
+from bus_kit.clock import NOON
+from bus_kit.memory_broker import MemoryLog
 from joulie_agent.backlog import Backlog, When
 from joulie_agent.delivery import Delivery
 from joulie_agent.inventory import Inventory
 from joulie_agent.sampler import Sampler
 from joulie_agent.service import Agent
 from joulie_agent.sources.host import Host
-from joulie_bus.log.memory import MemoryLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.subjects import agent_name
-from joulie_bus.testing import CLUSTER, VirtualClock, memory_log
-from joulie_bus.testing.clock import NOON
 from joulie_projections.hardware.catalog import EMPTY
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import host_trees
+from bus_kit import CLUSTER
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import CLUSTER
 from joulie_forked import Command, joulie
 
 PATIENCE_S = 90.0

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from joulie_cli.command_line.commands import commands
 from joulie_cli.main import main
-from joulie_projections.testing import PRELOADED
+from projections_kit import PRELOADED
 
 PATIENCE_S = 120.0  # a slow machine; nothing here waits so long for its own sake
 STOP_PATIENCE_S = 120.0

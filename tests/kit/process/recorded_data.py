@@ -10,7 +10,7 @@ from pathlib import Path
 
 import joulie_migrations
 from audit_kit import RecordedLog, small_log_in
-from joulie_bus.testing import ask
+from bus_kit import ask
 from joulie_cli.main import main
 from joulie_projections.store import database
 

@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+from bus_kit import until
 from cluster_load import ClusterLoad
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import until
 from joulie_projections.history.history import History
 from kube_real import Running
 from load import Load

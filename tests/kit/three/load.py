@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from bus_kit import Voices, bound, eco, hardware, performance, power
 from go_http import CallFailed, Client
 from joulie_bus.errors import JoulieError
 from joulie_bus.events import AnyEvent
@@ -15,7 +16,6 @@ from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Subjects
-from joulie_bus.testing import Voices, bound, eco, hardware, performance, power
 from kube_scheduler import a_pod
 from logged_answers import Answer
 

@@ -18,9 +18,9 @@ from joulie_bus.errors import JoulieError
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.streams.roles import CORE_ROLES, Role, inbox
 from joulie_bus.streams.subjects import Stream
-from joulie_projections.testing import postgres_programs, unprivileged_user
 from machines import COUNT, Machines
 from programs import Command, Ended, Program
+from projections_kit import postgres_programs, unprivileged_user
 
 CLIENTS, ROUTES, DATABASE = 4222, 6222, 5432
 NAME = "joulie"

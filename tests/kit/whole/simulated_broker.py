@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from simulated_copies import Copies, CopiesConnection
 from virtual_time import Process, require_alive
 
+from bus_kit.memory_broker import MemoryBroker, MemoryLog, MemoryReader
 from joulie_bus.errors import BrokerRefused, BusError, Unreachable
 from joulie_bus.jetstream.hole_search import HoleSearch
 from joulie_bus.jetstream.reader import ConsumerReader
-from joulie_bus.log.memory import MemoryBroker, MemoryLog, MemoryReader
 from joulie_bus.log.protocol import Listener, Reader
 from joulie_bus.streams.records import (
     IncompleteCopy,

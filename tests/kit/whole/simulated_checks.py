@@ -11,13 +11,13 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import StaticPool
 from virtual_time import Process
 
+from bus_kit.memory_broker import MemoryLog
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import ColumnSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.ledger.follow import LedgerFollower
 from joulie_audit.replay.replay import replay
 from joulie_audit.verify.verify import verify
-from joulie_bus.log.memory import MemoryLog
 from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.chain.head import Head, statement_in

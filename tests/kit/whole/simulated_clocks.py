@@ -19,7 +19,7 @@ from unittest import mock
 from simulated_database import DatabaseServer
 from virtual_time import RUNNING, VirtualLoop
 
-from joulie_bus.testing import NOON, SECOND
+from bus_kit import NOON, SECOND
 from joulie_projections.store import monotonic, store
 
 _KEPT = {time.monotonic: "monotonic", time.time_ns: "time_ns", time.time: "time"}

@@ -10,11 +10,11 @@ import msgspec
 from simulated_models import Meters, PodPlaces
 from virtual_time import require_alive
 
+from bus_kit import CLUSTER, hardware, inventory, node_seen, power
 from joulie_bus.events import AnyEvent, PodAsk, PodBound, PodGone, PodPending
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.streams.subjects import agent_name
-from joulie_bus.testing import CLUSTER, hardware, inventory, node_seen, power
 from joulie_extender.binding.binder import BindRequest, BindResult, LookupFailed, PodLookup
 from joulie_operator.observe.watch import catches_up
 from joulie_projections.pods.demand import ask_of

@@ -16,12 +16,12 @@ from simulated_models import Meters
 from simulated_truth import ObservedSpool, Truth
 from virtual_time import THREAD_S, Process
 
+from bus_kit import CLUSTER
 from go_http import CallFailed
 from joulie_bus.errors import BusError, Fenced, StreamGap, StreamReplaced
 from joulie_bus.http.exchange import Handler, Reply, Request
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import CLUSTER
 from joulie_extender.binding.binder import Binder
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decision_log.shipping import Shipper

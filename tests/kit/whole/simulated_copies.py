@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from joulie_bus.log.memory import MemoryBroker
+from bus_kit.memory_broker import MemoryBroker
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from bus_kit.memory_broker import MemoryBroker
 from joulie_bus.events import codec
-from joulie_bus.log.memory import MemoryBroker
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.fold.manifest import Manifest

@@ -5,6 +5,7 @@ from pathlib import Path
 from simulated_components import Surroundings
 from simulated_database import migrated
 
+from bus_kit.memory_broker import MemoryLog
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
@@ -12,7 +13,6 @@ from joulie_audit.archive.fact_source import StreamFacts
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import restore_at
 from joulie_audit.retention.cut_points import CutOptions
-from joulie_bus.log.memory import MemoryLog
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.trimming import TrimStore
 from joulie_projections.projector.trim_streams import anchored_heads

@@ -10,8 +10,8 @@ from pathlib import Path
 from simulated_database import Committed
 from virtual_time import RUNNING
 
+from bus_kit.memory_broker import MemoryBroker
 from joulie_bus.events import AnyEvent, Basis, codec
-from joulie_bus.log.memory import MemoryBroker
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import MERGE_ORDER
 from joulie_extender.decision_log.spool import Spool

@@ -34,9 +34,9 @@ from simulated_pods import Pods
 from simulated_truth import Truth
 from virtual_time import RUNNING, VirtualLoop
 
-from joulie_bus.log.memory import MemoryBroker
+from bus_kit import CLUSTER
+from bus_kit.memory_broker import MemoryBroker
 from joulie_bus.runtime.secret_files import keep_private
-from joulie_bus.testing import CLUSTER
 from joulie_projections.fold.sequence import SequencedBatch, sequence
 from joulie_projections.projector import projector
 from joulie_projections.store.store import Store

@@ -11,14 +11,14 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from joulie_bus import testing
+import bus_kit
+from bus_kit import CLUSTER, inventory, noon
 from joulie_bus.events import InventoryRead
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import agent_name
-from joulie_bus.testing import CLUSTER, inventory, noon
 from joulie_operator.apply.agent_objects import AgentObjectWriter
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe.watch import ObservedCluster, watch_cluster
@@ -43,7 +43,7 @@ async def writing(
         background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),
         background(AgentObjectWriter(api, view, cluster, 10).run(), "objects"),
     ):
-        await testing.until(lambda: "n1" in view.cluster_state.nodes, PATIENCE_S)
+        await bus_kit.until(lambda: "n1" in view.cluster_state.nodes, PATIENCE_S)
         yield
 
 
@@ -69,17 +69,17 @@ async def test_objects_are_written_renewed_and_deleted(
         producer = Producer(agent_name("n1"), CLUSTER, lambda: noon(0), boot="b")
         sick = replace(inventory("n1", "GPU-b"), cards=())
         await bus.publish([producer.stamp(inventory("n1", "GPU-a", "GPU-b"))])
-        await testing.until(lambda: len(gpus()) == 2 and bool(hardware()), PATIENCE_S)
+        await bus_kit.until(lambda: len(gpus()) == 2 and bool(hardware()), PATIENCE_S)
         first = (set(gpus()), hardware()["gpu"]["count"], gpus()["gpu-a"]["nodeName"])
 
         await bus.publish([producer.stamp(inventory("n1", "GPU-b", problem="XID 79"))])
-        await testing.until(lambda: set(gpus()) == {"gpu-b"}, PATIENCE_S)
-        await testing.until(
+        await bus_kit.until(lambda: set(gpus()) == {"gpu-b"}, PATIENCE_S)
+        await bus_kit.until(
             lambda: server.all("gpus")["gpu-b"].get("status", {}).get("healthy") is False,
             PATIENCE_S,
         )
         await bus.publish([producer.stamp(sick)])
-        await testing.until(lambda: gpus() == {}, PATIENCE_S)
+        await bus_kit.until(lambda: gpus() == {}, PATIENCE_S)
         assert view.cluster_state.nodes["n1"].hardware is not None
         assert view.cluster_state.nodes["n1"].hardware.source == "agent", "no fact from our object"
 
@@ -95,9 +95,9 @@ async def test_objects_of_others_are_neither_adopted_nor_deleted(
     server.put("gpus", card("GPU-A", "n1"))
     before = {kind: dict(server.all(kind)) for kind in ("gpus", "nodehardwares")}
     async with writing(server, bus, view, tmp_path):
-        await testing.until(lambda: len(view.cluster_state.gpus) == 1, PATIENCE_S)
+        await bus_kit.until(lambda: len(view.cluster_state.gpus) == 1, PATIENCE_S)
         await publish(bus, inventory("n1", "GPU-a", "GPU-b"))
-        await testing.until(lambda: "gpu-b" in server.all("gpus"), PATIENCE_S)
+        await bus_kit.until(lambda: "gpu-b" in server.all("gpus"), PATIENCE_S)
         await publish(bus, inventory("n1"))
 
     assert server.all("gpus")["gpu-a"] == before["gpus"]["gpu-a"]

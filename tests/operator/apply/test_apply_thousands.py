@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
+from bus_kit import eco, hardware, node_seen, performance, power, until
 from joulie_bus.events import Fact
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import eco, hardware, node_seen, performance, power, until
 from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.facts.facts_from_objects import Node

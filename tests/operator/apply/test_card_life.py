@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from joulie_bus import testing
+import bus_kit
+from bus_kit import CLUSTER
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import CLUSTER
 from joulie_extender.binding.bind import Bindings
 from joulie_extender.binding.claim_log import ClaimLog
 from joulie_extender.binding.claim_reconciler import ClaimReconciler
@@ -54,12 +54,12 @@ class Place(NamedTuple):
         return status["phase"], status.get("podName", ""), status.get("allocatedVRAMmb", 0)
 
     async def says(self, *expected: object) -> None:
-        await testing.until(lambda: self.shown == expected, PATIENCE_S)
+        await bus_kit.until(lambda: self.shown == expected, PATIENCE_S)
 
     async def bound(self) -> None:
         pod = self.server.put("pods", ARTICLE, "default")
         uid = pod["metadata"]["uid"]
-        await testing.until(lambda: uid in self.view.cluster_state.pods, PATIENCE_S)
+        await bus_kit.until(lambda: uid in self.view.cluster_state.pods, PATIENCE_S)
         decided = await self.bindings.bind(Binding(pod_name=NAME, pod_uid=uid, node="n1"))
         assert (decided.outcome, decided.cards) == ("bound", ["GPU-1"])
         await self.says("Allocated", NAME, 81_559)
@@ -83,7 +83,7 @@ async def place(bus: JetStreamLog, view: View, tmp_path: Path) -> AsyncGenerator
             ("claims", claim_reconciler.run()),
         ):
             await stack.enter_async_context(background(part, name))
-        await testing.until(lambda: "GPU-1" in view.cluster_state.gpus, PATIENCE_S)
+        await bus_kit.until(lambda: "GPU-1" in view.cluster_state.gpus, PATIENCE_S)
         bindings = Bindings(view, claim_log, binder, Weights(), time.time_ns)
         yield Place(server, view, bindings)
 
@@ -130,7 +130,7 @@ async def test_a_claimed_card_is_given_to_no_other_pod_whatever_its_resource_say
     await place.bound()
     other = articles_pod("other")
     made = place.server.put("pods", other, "default")["metadata"]["uid"]
-    await testing.until(lambda: made in place.view.cluster_state.pods, PATIENCE_S)
+    await bus_kit.until(lambda: made in place.view.cluster_state.pods, PATIENCE_S)
     place.server.put("gpus", card("GPU-1", "n1"))
 
     decided = await place.bindings.bind(Binding(pod_name="other", pod_uid=made, node="n1"))
@@ -145,10 +145,10 @@ async def test_a_card_belongs_to_the_pod_of_another_scheduler(place: Place) -> N
         spec = {"nodeName": "n1", "containers": [{"name": "c", "resources": resources}]}
         place.server.put("pods", {"metadata": {"name": name}, "spec": spec}, "default")
 
-    await testing.until(lambda: place.shown[0] == "Allocated", PATIENCE_S)
+    await bus_kit.until(lambda: place.shown[0] == "Allocated", PATIENCE_S)
     holder = place.status["podUID"]
     third = place.server.put("pods", articles_pod("third"), "default")["metadata"]["uid"]
-    await testing.until(lambda: third in place.view.cluster_state.pods, PATIENCE_S)
+    await bus_kit.until(lambda: third in place.view.cluster_state.pods, PATIENCE_S)
     pod, columns = place.view.cluster_state.pods[third].pod, place.view.snapshot().twin_columns
     assert gpu_verdicts(pod, columns, np.array([columns.rows["n1"]]), ()).all()
 
@@ -156,4 +156,4 @@ async def test_a_card_belongs_to_the_pod_of_another_scheduler(place: Place) -> N
     place.server.delete("pods", name, "default")
 
     other = {"first": "second", "second": "first"}[name]
-    await testing.until(lambda: place.shown[:2] == ("Allocated", other), PATIENCE_S)
+    await bus_kit.until(lambda: place.shown[:2] == ("Allocated", other), PATIENCE_S)

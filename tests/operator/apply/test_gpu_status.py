@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joulie_bus import testing
+import bus_kit
+from bus_kit import CLUSTER, claim, confirmed, noon, producer, released
+from bus_kit import card as shown
 from joulie_bus.events import Fact
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import CLUSTER, claim, confirmed, noon, producer, released
-from joulie_bus.testing import card as shown
 from joulie_operator.apply.gpu_status import GpuStatusWriter
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe.watch import ObservedCluster, watch_cluster
@@ -124,7 +124,7 @@ async def writing(
         background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),
         background(GpuStatusWriter(api, view, cluster, 10).run(), "cards"),
     ):
-        await testing.until(lambda: len(view.cluster_state.gpus) == 2, PATIENCE_S)
+        await bus_kit.until(lambda: len(view.cluster_state.gpus) == 2, PATIENCE_S)
         yield
 
 
@@ -145,13 +145,13 @@ async def test_claims_are_written_and_cleared_and_other_cards_left_alone(
 
     async with writing(server, bus, view, tmp_path):
         await tell(claim("GPU-1", "p1"))
-        await testing.until(lambda: status()["phase"] == "Reserved", PATIENCE_S)
+        await bus_kit.until(lambda: status()["phase"] == "Reserved", PATIENCE_S)
         taken = status()
         server.put("gpus", card("GPU-1", "n1"))  # another writer ignores the claim
         await tell(confirmed("GPU-1", "p1"))
-        await testing.until(lambda: status()["phase"] == "Allocated", PATIENCE_S)
+        await bus_kit.until(lambda: status()["phase"] == "Allocated", PATIENCE_S)
         await tell(released("GPU-1", "p1"))
-        await testing.until(lambda: "podUID" not in status(), PATIENCE_S)
+        await bus_kit.until(lambda: "podUID" not in status(), PATIENCE_S)
 
     assert (taken["allocatedVRAMmb"], taken["podUID"]) == (20_000, "p1")
     assert [asked.name for asked in server.writes() if asked.name != "gpu-1"] == []

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import ask, until
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import ask, until
 from joulie_operator.apply.nominations import MOST_PODS, NominationWriter
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import ApiServer as Api

@@ -10,13 +10,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_bus import testing
-from joulie_bus.core.pacing import SHARE
-from joulie_bus.events import AnyEvent
-from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.runtime.settings import Source
-from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import (
+import bus_kit
+from bus_kit import (
     CLUSTER,
     asleep,
     bound,
@@ -30,6 +25,11 @@ from joulie_bus.testing import (
     producer,
     waking,
 )
+from joulie_bus.core.pacing import SHARE
+from joulie_bus.events import AnyEvent
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.tasks import background
 from joulie_operator.apply import writer
 from joulie_operator.apply.release import release
 from joulie_operator.apply.writer import Applier
@@ -51,7 +51,7 @@ PATIENCE_S = 120
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    await testing.until(condition, PATIENCE_S)
+    await bus_kit.until(condition, PATIENCE_S)
 
 
 @pytest.fixture

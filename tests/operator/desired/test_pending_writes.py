@@ -6,8 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from joulie_bus.events import Fact
-from joulie_bus.testing import (
+from bus_kit import (
     asleep,
     bound,
     caps,
@@ -20,7 +19,8 @@ from joulie_bus.testing import (
     performance,
     polled,
 )
-from joulie_bus.testing import power as reads
+from bus_kit import power as reads
+from joulie_bus.events import Fact
 from joulie_operator.desired import pending_writes
 from joulie_operator.desired.objects import labels_of, spec_of
 from joulie_operator.desired.pending_writes import Now, WriteOptions, WritePlanner, WriteStep

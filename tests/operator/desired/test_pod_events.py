@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import decided
 from joulie_bus.errors import SettingsError
 from joulie_bus.events import FilterDecided, OutcomeSeen
 from joulie_bus.runtime.settings import Source
-from joulie_bus.testing import decided
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.desired.pod_events import (
     BURST,

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import ANY_FACTS, any_fact, noon
 from joulie_bus.errors import BadQuantity
 from joulie_bus.events import (
     GpuSeen,
@@ -16,7 +17,6 @@ from joulie_bus.events import (
     PodPending,
 )
 from joulie_bus.events.bounds import MOST_CPU_MILLI
-from joulie_bus.testing import ANY_FACTS, any_fact, noon
 from joulie_operator.facts.facts_from_objects import (
     ChangeFilter,
     GpuKind,

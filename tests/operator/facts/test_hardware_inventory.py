@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import hardware, node_seen, noon
 from joulie_bus.events import Fact, HardwareDiscovered
-from joulie_bus.testing import hardware, node_seen, noon
 from joulie_operator.facts.facts_from_objects import ChangeFilter, Node
 from joulie_operator.facts.hardware_inventory import (
     HardwareKind,

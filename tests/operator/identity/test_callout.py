@@ -20,6 +20,7 @@ from nats.aio.msg import Msg
 from structlog.testing import capture_logs
 
 from agent_pods import ACCOUNT, AUDIENCE, USERNAME, account, agent_token, token
+from bus_kit import CLUSTER, power, producer, until
 from joulie_bus.broker import signer
 from joulie_bus.broker.answering import answering as replying
 from joulie_bus.broker.callout import ASKS, REVIEW, REVIEWER, SIGNER, Issuer
@@ -34,7 +35,6 @@ from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role, inbox
 from joulie_bus.streams.subjects import Stream, agent_name
-from joulie_bus.testing import CLUSTER, power, producer, until
 from joulie_operator.identity.accepted import KEPT_S
 from joulie_operator.identity.refused import AT_FIRST
 from joulie_operator.identity.service import Callout

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from bus_kit import CLUSTER, until
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import CLUSTER, until
 from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings, LeaseSettings
 from joulie_operator.kube.api_client import ApiServer as Api

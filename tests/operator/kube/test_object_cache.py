@@ -1,10 +1,10 @@
 import msgspec
 import pytest
 
+from bus_kit import CLUSTER, VirtualClock, producer
+from bus_kit.memory_broker import MemoryBroker, MemoryLog
 from joulie_bus.errors import BrokerRefused
-from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, VirtualClock, producer
 from joulie_operator.desired.kubernetes_events import event_of
 from joulie_operator.facts.facts_from_objects import ChangeFilter, Node, NodeKind
 from joulie_operator.kube.object_cache import ObjectCache

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bus_kit import CLUSTER, memory_log, noon, until
 from joulie_bus.events import NodeSeen, PodBound, PodPending
 from joulie_bus.events.bounds import MOST_CARDS, MOST_CPU_MILLI, MOST_GPU_MILLI
 from joulie_bus.jetstream.log import JetStreamLog
@@ -16,7 +17,6 @@ from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, memory_log, noon, until
 from joulie_operator.facts.facts_from_objects import (
     ChangeFilter,
     GpuKind,

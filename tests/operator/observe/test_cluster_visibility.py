@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from prometheus_client import Counter, Gauge
 
-from joulie_bus import testing
+import bus_kit
+from bus_kit import CLUSTER
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER
 from joulie_operator.apply import writer
 from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings
@@ -164,7 +164,7 @@ async def operating(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    await testing.until(condition, PATIENCE_S)
+    await bus_kit.until(condition, PATIENCE_S)
 
 
 def counted(metric: Gauge | Counter, **labels: str) -> float:

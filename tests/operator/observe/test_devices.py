@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from joulie_bus import testing
+import bus_kit
+from bus_kit import CLUSTER
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER
 from joulie_operator.facts.hardware_inventory import Inventory
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe.watch import ObservedCluster, watch_cluster
@@ -107,9 +107,9 @@ async def test_devices_and_their_holders_reach_the_view_by_each_version(
 ) -> None:
     serve_devices(server, version)
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await testing.until(lambda: len(view.cluster_state.gpus) == 8, PATIENCE_S)
+        await bus_kit.until(lambda: len(view.cluster_state.gpus) == 8, PATIENCE_S)
         bind(server)
-        await testing.until(lambda: len(held(view)) == 2 and gpu_milli(view) == 2000, PATIENCE_S)
+        await bus_kit.until(lambda: len(held(view)) == 2 and gpu_milli(view) == 2000, PATIENCE_S)
         seen = view.cluster_state.nodes["n1"]
 
         assert held(view) == ["GPU-n1-0", "GPU-n1-1"]
@@ -126,10 +126,10 @@ async def test_cards_are_free_once_the_pod_and_its_claim_are_gone(
     serve_devices(server)
     bind(server)
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await testing.until(lambda: len(held(view)) == 2, PATIENCE_S)
+        await bus_kit.until(lambda: len(held(view)) == 2, PATIENCE_S)
         server.delete("pods", "train", "default")
         server.delete(CLAIMS, "made", "default")
-        await testing.until(lambda: not held(view) and not gpu_milli(view), PATIENCE_S)
+        await bus_kit.until(lambda: not held(view) and not gpu_milli(view), PATIENCE_S)
 
         assert view.cluster_state.nodes["n1"].load.gpu_standard_milli == 0
 
@@ -141,12 +141,12 @@ async def test_a_restarted_operator_publishes_no_device_twice(
     bind(server)
     async with server.listening():
         async with watching(server, bus, view, tmp_path) as cluster:
-            await testing.until(lambda: len(held(view)) == 2, PATIENCE_S)
-            await testing.until(lambda: gpu_milli(view) == 2000, PATIENCE_S)
-            await testing.until(lambda: cluster.watches.is_view_current, PATIENCE_S)
+            await bus_kit.until(lambda: len(held(view)) == 2, PATIENCE_S)
+            await bus_kit.until(lambda: gpu_milli(view) == 2000, PATIENCE_S)
+            await bus_kit.until(lambda: cluster.watches.is_view_current, PATIENCE_S)
         before = (await bus.state(Stream.OBS)).last
         async with watching(server, bus, view, tmp_path) as again:
-            await testing.until(lambda: again.watches.is_view_current, PATIENCE_S)
+            await bus_kit.until(lambda: again.watches.is_view_current, PATIENCE_S)
         after = (await bus.state(Stream.OBS)).last
 
     assert after == before
@@ -158,13 +158,13 @@ async def test_devices_that_are_gone_after_a_restart_are_gone(
     serve_devices(server)
     async with server.listening():
         async with watching(server, bus, view, tmp_path):
-            await testing.until(lambda: len(view.cluster_state.gpus) == 8, PATIENCE_S)
+            await bus_kit.until(lambda: len(view.cluster_state.gpus) == 8, PATIENCE_S)
         server.delete(SLICES, resource_slice("n1", [])["metadata"]["name"])
         server.delete(TEMPLATES, "two", "default")
         async with watching(server, bus, view, tmp_path):
-            await testing.until(lambda: not view.cluster_state.gpus, PATIENCE_S)
+            await bus_kit.until(lambda: not view.cluster_state.gpus, PATIENCE_S)
             asked = view.cluster_state.gpus_asked
-            await testing.until(lambda: asked("default", "template/two") is None, PATIENCE_S)
+            await bus_kit.until(lambda: asked("default", "template/two") is None, PATIENCE_S)
 
 
 async def test_without_the_api_everything_else_is_observed(
@@ -172,7 +172,7 @@ async def test_without_the_api_everything_else_is_observed(
 ) -> None:
     server.put("pods", claiming("train", "template/two"), "default")
     async with server.listening(), watching(server, bus, view, tmp_path) as cluster:
-        await testing.until(lambda: cluster.watches.is_view_current, PATIENCE_S)
+        await bus_kit.until(lambda: cluster.watches.is_view_current, PATIENCE_S)
 
         assert list(view.cluster_state.nodes) == ["n1"]
         [pod] = view.cluster_state.pods.values()
@@ -191,7 +191,7 @@ async def test_without_the_right_everything_else_is_observed(
     }
     server.users[LIMITED] = ("limited", everything - {(GROUP, CLAIMS, "list")})
     async with server.listening(), watching(server, bus, view, tmp_path, LIMITED) as cluster:
-        await testing.until(lambda: cluster.watches.is_view_current, PATIENCE_S)
+        await bus_kit.until(lambda: cluster.watches.is_view_current, PATIENCE_S)
 
         assert list(view.cluster_state.nodes) == ["n1"]
         assert not view.cluster_state.gpus
@@ -210,13 +210,13 @@ async def test_devices_that_a_rule_taints_are_not_free(
     server.objects.kinds[GROUP, TAINT_RULES] = rules
     server.put(TAINT_RULES, taint_rule("first", device="gpu-0"))
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await testing.until(lambda: len(view.cluster_state.gpus) == 8, PATIENCE_S)
+        await bus_kit.until(lambda: len(view.cluster_state.gpus) == 8, PATIENCE_S)
         assert usable(view) == 7  # from the first fact on
         server.put(TAINT_RULES, taint_rule("second", device="gpu-1"))
-        await testing.until(lambda: usable(view) == 6, PATIENCE_S)
+        await bus_kit.until(lambda: usable(view) == 6, PATIENCE_S)
         server.delete(TAINT_RULES, "first")
         server.delete(TAINT_RULES, "second")
-        await testing.until(lambda: usable(view) == 8, PATIENCE_S)
+        await bus_kit.until(lambda: usable(view) == 8, PATIENCE_S)
 
 
 @pytest.mark.parametrize("lacks", ["the right", "the API"])
@@ -236,5 +236,5 @@ async def test_without_rules_of_taints_devices_are_known_all_the_same(
         everything -= {(GROUP, TAINT_RULES, "list")}
     server.users[LIMITED] = ("limited", everything)
     async with server.listening(), watching(server, bus, view, tmp_path, LIMITED) as cluster:
-        await testing.until(lambda: cluster.watches.is_view_current, PATIENCE_S)
-        await testing.until(lambda: usable(view) == 8, PATIENCE_S)
+        await bus_kit.until(lambda: cluster.watches.is_view_current, PATIENCE_S)
+        await bus_kit.until(lambda: usable(view) == 8, PATIENCE_S)

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from bus_kit import NOON
 from joulie_bus.events import HardwareDiscovered, PodAsk
-from joulie_bus.testing import NOON
 from joulie_operator.facts.facts_from_objects import Node, NodeKind, PodKind
 from joulie_operator.facts.hardware_inventory import HardwareKind, LabelledHardwareKind
 from joulie_operator.resources.custom_resources import NodeHardware

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus import testing
+import bus_kit
+from bus_kit import CLUSTER, bound, card
+from bus_kit.stamping import Voices
 from joulie_bus.events import codec
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.tasks import background, wait_and_clear
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, bound, card
-from joulie_bus.testing.stamping import Voices
 from joulie_operator.facts.hardware_inventory import Inventory
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe import resource_watcher, watch
@@ -32,7 +32,7 @@ PATIENCE_S = 120
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    await testing.until(condition, PATIENCE_S)
+    await bus_kit.until(condition, PATIENCE_S)
 
 
 NODES = ["n1", "n2", "n3"]
@@ -545,7 +545,7 @@ async def test_a_card_reported_by_an_agent_stays_without_gpu_resources(
 ) -> None:
     from msgspec.structs import replace
 
-    from joulie_bus.testing import producer
+    from bus_kit import producer
 
     shown = replace(card("GPU-7"), source="agent")
     await bus.publish([producer().stamp(shown)])

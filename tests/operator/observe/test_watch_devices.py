@@ -6,12 +6,12 @@ from typing import cast
 import msgspec
 import pytest
 
+from bus_kit import CLUSTER, VirtualClock
+from bus_kit.memory_broker import MemoryBroker, MemoryLog
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.events import DeviceSeen, codec
-from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, VirtualClock
 from joulie_operator.facts.devices import DeviceObjects
 from joulie_operator.facts.facts_from_objects import NodeFilter, NodeKind, PodFilter, PodKind
 from joulie_operator.facts.hardware_inventory import Inventory, hardware_filters

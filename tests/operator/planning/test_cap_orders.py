@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import NOON, SECOND, caps, hardware, node_seen, records
 from joulie_bus.events import (
     CapOrder,
     DeviceClaim,
@@ -17,7 +18,6 @@ from joulie_bus.events import (
     SafeCard,
 )
 from joulie_bus.events.pods import WorkloadClass
-from joulie_bus.testing import NOON, SECOND, caps, hardware, node_seen, records
 from joulie_operator.planning.cap_orders import cap_orders
 from joulie_operator.planning.power_target import NEVER
 from joulie_operator.planning.rules import Rules, values_of

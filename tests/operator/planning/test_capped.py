@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import bound, eco, hardware, node_seen, noon, records
 from joulie_bus.events import (
     CapsMeasured,
     CapsSettable,
@@ -13,7 +14,6 @@ from joulie_bus.events import (
     PodPending,
     ProfileAssigned,
 )
-from joulie_bus.testing import bound, eco, hardware, node_seen, noon, records
 from joulie_operator.planning.policies import BUILT_IN, FOR_ECO_ONLY, NO_CAPS, NO_SLOT
 from joulie_operator.planning.power.consent import SIGN_OF_LIFE_S
 from joulie_operator.planning.reconcile import LoadedPolicy, Plan, PlanBasis, plan, recompute

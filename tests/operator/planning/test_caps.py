@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import NOON, hardware
 from joulie_bus.events import HardwareDiscovered, Profile
-from joulie_bus.testing import NOON, hardware
 from joulie_operator.planning.caps import (
     Caps,
     WattRange,

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import NOON
 from joulie_bus.events import HardwareDiscovered
-from joulie_bus.testing import NOON
 from joulie_operator.planning.eligible import candidates
 from joulie_operator.planning.rules import Rules
 from joulie_projections.catalog_file import shipped_catalog

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from bus_kit import NOON, SECOND
 from joulie_bus.events import Profile
-from joulie_bus.testing import NOON, SECOND
 from joulie_operator.planning.guard import (
     AGAIN,
     BUSY,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, SECOND
 from joulie_bus.events import CapsMeasured, CapsSet, WorkloadClass
-from joulie_bus.testing import NOON, SECOND
 from joulie_operator.planning.policy_numbers import wrong_numbers
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
 from joulie_operator.planning.rules import Rules

@@ -5,8 +5,7 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from joulie_bus.events import AnyEvent
-from joulie_bus.testing import (
+from bus_kit import (
     asleep,
     completed,
     draining,
@@ -16,6 +15,7 @@ from joulie_bus.testing import (
     records,
     waking,
 )
+from joulie_bus.events import AnyEvent
 from joulie_operator.planning.guard import Stage
 from joulie_operator.planning.node_states import following_stages, node_states
 from joulie_operator.planning.sleep import SLEEPING_POLICY

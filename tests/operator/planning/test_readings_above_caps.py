@@ -1,6 +1,6 @@
 """Power targets and nodes that draw more than their caps allow."""
 
-from joulie_bus.testing import NOON, SECOND, hardware
+from bus_kit import NOON, SECOND, hardware
 from joulie_operator.planning.caps import Caps
 from joulie_operator.planning.power_target import PowerLimits, power_limits
 from joulie_operator.planning.rules import Rules

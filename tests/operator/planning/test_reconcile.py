@@ -8,6 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import (
+    ANY_FACTS,
+    NOON,
+    SECOND,
+    any_fact,
+    ask,
+    bound,
+    draining,
+    hardware,
+    node_seen,
+    noon,
+    pending,
+    producer,
+    records,
+)
 from joulie_bus.errors import PolicyFailed
 from joulie_bus.events import (
     AnyEvent,
@@ -23,21 +38,6 @@ from joulie_bus.events import (
     ProfileAssigned,
     TransitionCompleted,
     codec,
-)
-from joulie_bus.testing import (
-    ANY_FACTS,
-    NOON,
-    SECOND,
-    any_fact,
-    ask,
-    bound,
-    draining,
-    hardware,
-    node_seen,
-    noon,
-    pending,
-    producer,
-    records,
 )
 from joulie_operator.facts.facts_from_objects import PodKind
 from joulie_operator.planning.density import density

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import ask, noon
 from joulie_bus.events import PodAsk
-from joulie_bus.testing import ask, noon
 from joulie_operator.planning.refused_on_sample import (
     MOST_READ,
     NOMINATED,

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import NOON, SECOND, ask, hardware
 from joulie_bus.events import (
     DrainingBegun,
     EvictionOrdered,
@@ -15,7 +16,6 @@ from joulie_bus.events import (
     SleepOrdered,
     WakeOrdered,
 )
-from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_operator.planning import sleep
 from joulie_operator.planning.policy_numbers import wrong_numbers
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from bus_kit import NOON, SECOND
 from joulie_bus.errors import AlreadyMoving
-from joulie_bus.testing import NOON, SECOND
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.power.cordons import FIELDS_OF_MOVES, HELD_S, UNTIL
 from joulie_operator.power.move_outcomes import Ordered, Outcome

@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, SECOND, plan_made
 from joulie_bus.errors import SwitchFailed
 from joulie_bus.runtime import metrics
-from joulie_bus.testing import NOON, SECOND, plan_made
 from joulie_operator.controllers.controller_file import AutoscalerEntry
 from joulie_operator.desired.objects import EXCLUDED, EXCLUSION_LABEL
 from joulie_operator.kube.api_client import ApiServer as Api

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from authority import Authority
+from bus_kit import CLUSTER, node_seen, producer, until
 from http_server import endless, serving
 from joulie_bus.events import TelemetrySampled, codec
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, node_seen, producer, until
 from joulie_operator.cluster_settings import PowerSettings
 from joulie_operator.controllers.controller_file import read_controllers
 from joulie_operator.facts.chassis_power import IPMI, REDFISH, of_dcmi, watts

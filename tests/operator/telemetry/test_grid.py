@@ -11,14 +11,14 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from bus_kit import CLUSTER, NOON, memory_log, until
+from bus_kit.grid import intensity, price
 from http_server import serving
 from joulie_bus.events import GridFact, GridIntensity, GridPriced, codec
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, NOON, memory_log, until
-from joulie_bus.testing.grid import intensity, price
 from joulie_operator.cluster_settings import GridSettings, grid_sources
 from joulie_operator.facts.grid_documents import HOUR_NS, GridUnreadable, read_document
 from joulie_operator.telemetry.grid import GridPoller, current, poll_grid

@@ -12,15 +12,15 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from bus_kit import CLUSTER, hardware, node_seen, producer, until
+from bus_kit.memory_broker import MemoryBroker, MemoryLog
 from http_server import serving
 from joulie_bus.events import FacilityPolled, TelemetrySampled, codec
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, hardware, node_seen, producer, until
 from joulie_operator.cluster_settings import FacilitySettings, PowerSettings
 from joulie_operator.facts.readings import Reading
 from joulie_operator.telemetry.facility import poll_facility, read_facility

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import CLUSTER, decided, node_seen, noon, one_of_each, producer
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     AnyEvent,
@@ -25,7 +26,6 @@ from joulie_bus.events import (
 )
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, decided, node_seen, noon, one_of_each, producer
 from joulie_migrations import decision_table
 from joulie_projections.chain.entry import (
     FIRST_PREV,

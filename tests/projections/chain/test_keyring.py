@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from bus_kit import noon
 from joulie_bus.errors import KeyMismatch, KeyRingBroken
-from joulie_bus.testing import noon
 from joulie_projections.chain import keyring
 from joulie_projections.chain.head import Head, Signed, decode_any, encode
 from joulie_projections.chain.keyring import Ring, key_of

@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import CLUSTER, ask, bound, node_seen, noon, one_of_each, producer, until
 from joulie_bus.events import Candidates, NodeGone, OutcomeSeen, PodGone, PrioritizeDecided, codec
-from joulie_bus.testing import CLUSTER, ask, bound, node_seen, noon, one_of_each, producer, until
 from joulie_projections.chain.outcomes import ROW_REASSIGNED, message_of, outcome_of
 from joulie_projections.fold.commit import FirstBinding
 from joulie_projections.history.history import History

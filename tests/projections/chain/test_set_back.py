@@ -1,7 +1,7 @@
 """The entry that records a database that was set back."""
 
+from bus_kit import CLUSTER, noon, one_of_each
 from joulie_bus.events import StateSetBack, codec
-from joulie_bus.testing import CLUSTER, noon, one_of_each
 from joulie_projections.chain.set_back import message_of
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from bus_kit import CLUSTER, decided, producer
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, decided, producer
 from joulie_projections.chain.entry import UNREADABLE, Entry, entry_of, message_in
 from joulie_projections.chain.log_end import take
 from joulie_projections.chain.unreadable import (

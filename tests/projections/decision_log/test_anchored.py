@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from bus_kit import CLUSTER
+from bus_kit.memory_broker import MemoryBroker, MemoryLog
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.log import answered
 from joulie_bus.log.answered import NO_LEADER
-from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.streams.records import Message, StreamState
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER
 from joulie_projections.chain.head import Signed, encode
 from joulie_projections.decision_log import anchored
 from joulie_projections.decision_log.anchored import everything, newest

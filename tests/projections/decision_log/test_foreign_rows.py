@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
+from bus_kit import decided, records
 from joulie_bus.errors import Fenced
 from joulie_bus.events import OutcomeSeen
 from joulie_bus.streams.records import Record
-from joulie_bus.testing import decided, records
 from joulie_projections.chain.entry import Entry, entry_of, header_of
 from joulie_projections.chain.log_end import chained
 from joulie_projections.chain.merkle import TILE
@@ -22,8 +22,8 @@ from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
-from joulie_projections.testing import tamper
 from planted_rows import forged, plant
+from projections_kit import tamper
 from signed_heads import BESIDE, begun, head_at, insert_head
 
 

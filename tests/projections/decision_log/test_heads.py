@@ -12,13 +12,13 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from bus_kit import CLUSTER, noon
 from joulie_bus.errors import KeyMismatch
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.streams import size_of
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, noon
 from joulie_projections.chain.head import CHECKPOINT, Commitment, Head, statement_in
 from joulie_projections.decision_log.heads import (
     Signer,

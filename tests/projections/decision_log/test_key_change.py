@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import Engine
 from structlog.testing import capture_logs
 
+from bus_kit import CLUSTER, decided, noon, records, stored, until
 from joulie_bus.errors import Fenced, KeyChangeRefused, KeyRingBroken
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.runtime import metrics
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, decided, noon, records, stored, until
 from joulie_projections.chain.head import Head, Signed, decode_any
 from joulie_projections.chain.signed import Handover, Retirement
 from joulie_projections.decision_log import key_change, writer
@@ -28,7 +28,7 @@ from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
-from joulie_projections.testing import tamper
+from projections_kit import tamper
 from signed_heads import BESIDE, begun
 
 pytestmark = pytest.mark.anyio

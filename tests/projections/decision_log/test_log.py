@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import ask, node_seen, noon, one_of_each, records
 from joulie_bus.errors import DatabaseSetBack, Fenced
 from joulie_bus.events import (
     AnyEvent,
@@ -26,7 +27,6 @@ from joulie_bus.events import (
 from joulie_bus.events.codec import Envelope, encode, seal
 from joulie_bus.streams.records import Record, digest_of
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import ask, node_seen, noon, one_of_each, records
 from joulie_projections.chain.entry import (
     FIRST_PREV,
     MAX_KEPT_BYTES,
@@ -43,7 +43,7 @@ from joulie_projections.fold.commit import Input
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
-from joulie_projections.testing import tamper
+from projections_kit import tamper
 from signed_heads import BESIDE, begun
 
 ANSWERS = FilterDecided | PrioritizeDecided | PreemptDecided | FallbackAnswered | BindDecided

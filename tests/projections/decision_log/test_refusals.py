@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import ask, noon, records
 from joulie_bus.events import (
     AnyEvent,
     Basis,
@@ -11,7 +12,6 @@ from joulie_bus.events import (
     FilterDecided,
     PreemptDecided,
 )
-from joulie_bus.testing import ask, noon, records
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.decision_log.refusals import read_refusals, refused_in
 from joulie_projections.pods.refusal import Refusal

@@ -4,6 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import ask, card, hardware, node_seen, power
+from bus_kit.grid import price
+from bus_kit.pods import bound
 from energy_histories import CARD_FACTS, STEPS_S, J, Timed, folded, histories_of, ledger_of
 from joulie_bus.events import (
     GpuGone,
@@ -14,9 +17,6 @@ from joulie_bus.events import (
     TelemetrySampled,
 )
 from joulie_bus.streams.records import Record
-from joulie_bus.testing import ask, card, hardware, node_seen, power
-from joulie_bus.testing.grid import price
-from joulie_bus.testing.pods import bound
 from joulie_projections.energy.cards import split
 from joulie_projections.energy.intervals import CardEnergy
 from joulie_projections.energy.report import NOT_ON_CARDS, as_json, report_of

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bus_kit import bound, card, node_seen, power, records
 from energy_histories import J, Timed, folded, ledger_of
 from joulie_bus.events import PodFinished, TelemetrySampled
-from joulie_bus.testing import bound, card, node_seen, power, records
 from joulie_projections.energy.report import EnergyReport, report_of
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import ask, hardware, node_seen
+from bus_kit.clock import NOON
 from joulie_bus.events import Fact, HardwareDiscovered, ModelFigures
-from joulie_bus.testing import ask, hardware, node_seen
-from joulie_bus.testing.clock import NOON
 from joulie_projections.energy.pods import Capacity, PodEntry, asked_power, occupied_by
 from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
 from joulie_projections.hardware.card_power import CardPower

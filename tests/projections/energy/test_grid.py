@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import bound, node_seen, power
+from bus_kit.grid import STARTS, intensity, price
 from joulie_bus.events import Fact, NodeSeen, PodFinished
-from joulie_bus.testing import bound, node_seen, power
-from joulie_bus.testing.grid import STARTS, intensity, price
 from joulie_projections.energy.grid import Grid, rate_of
 from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.ledger import ZONE_LABEL, Ledger

@@ -2,10 +2,10 @@
 
 import pytest
 
+from bus_kit import ask, card, hardware, node_seen
+from bus_kit.clock import NOON
 from energy_histories import Timed
 from joulie_bus.events import GpuGone, GpuSeen, PodBound, PodFinished, TelemetrySampled
-from joulie_bus.testing import ask, card, hardware, node_seen
-from joulie_bus.testing.clock import NOON
 from joulie_projections.energy.idle_holders import IdleHolder, idle_holders, packed, unpacked
 from joulie_projections.energy.ledger import Ledger
 

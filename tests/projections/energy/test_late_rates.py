@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from bus_kit import bound, node_seen, power
+from bus_kit.grid import STARTS, intensity, price
 from joulie_bus.events import Fact, GridPriced, NodeSeen
 from joulie_bus.events.grid import EVERY_ZONE
-from joulie_bus.testing import bound, node_seen, power
-from joulie_bus.testing.grid import STARTS, intensity, price
 from joulie_projections.energy.intervals import DAY_MS
 from joulie_projections.energy.late_rates import LateRates
 from joulie_projections.energy.ledger import ZONE_LABEL, Ledger

@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import hardware, node_seen, power
+from bus_kit.clock import NOON
+from bus_kit.pods import ask, bound
 from energy_histories import (
     FACTS,
     STEPS_S,
@@ -27,9 +30,6 @@ from joulie_bus.events import (
     WakeOrdered,
 )
 from joulie_bus.streams.records import Record
-from joulie_bus.testing import hardware, node_seen, power
-from joulie_bus.testing.clock import NOON
-from joulie_bus.testing.pods import ask, bound
 from joulie_projections.energy.accepted import accepted
 from joulie_projections.energy.intervals import PodEnergy
 from joulie_projections.energy.ledger import Ledger

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import ask, node_seen, records
 from joulie_bus.events import Fact, PodBound, PodFinished, PodGone, Ties
-from joulie_bus.testing import ask, node_seen, records
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft

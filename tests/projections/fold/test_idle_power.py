@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from bus_kit.clock import NOON
 from joulie_bus.events import TelemetrySampled
-from joulie_bus.testing.clock import NOON
 from joulie_projections.fold.node_facts import sampled_power
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.state.state_changes import Draft

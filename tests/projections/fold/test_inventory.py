@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import card, claim, inventory, node_seen, records
+from bus_kit.cards import device
 from joulie_bus.errors import OutOfBounds
 from joulie_bus.events import Fact, NodeGone, codec
-from joulie_bus.testing import card, claim, inventory, node_seen, records
-from joulie_bus.testing.cards import device
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bus_kit.clock import NOON
 from joulie_bus.events import TelemetrySampled
-from joulie_bus.testing.clock import NOON
 from joulie_projections.fold.node_facts import sampled_power
 from joulie_projections.state.state import ClusterState, NodeState, Sample
 from joulie_projections.state.state_changes import Draft

@@ -8,10 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from joulie_bus.events import Fact, NodeGone, PodFinished, PodGone
-from joulie_bus.streams.records import Record
-from joulie_bus.streams.subjects import FAMILIES
-from joulie_bus.testing import (
+from bus_kit import (
     ANY_FACTS,
     any_fact,
     bound,
@@ -24,6 +21,9 @@ from joulie_bus.testing import (
     records,
     sender_of,
 )
+from joulie_bus.events import Fact, NodeGone, PodFinished, PodGone
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import FAMILIES
 from joulie_projections.fold.node_facts import SETTLING_NS
 from joulie_projections.fold.producers import LATER_LIMIT
 from joulie_projections.fold.sequence import DECISIONS, fold
@@ -292,7 +292,7 @@ def content(twin_columns: TwinColumns) -> dict[str, bytes]:
 # --- memory -----------------------------------------------------------------------------------
 
 MEASURE = """
-from joulie_bus.testing import bound, caps, eco, hardware, node_seen, power, records
+from bus_kit import bound, caps, eco, hardware, node_seen, power, records
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.state.rows import changed_rows, empty_digests

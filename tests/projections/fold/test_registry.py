@@ -2,6 +2,17 @@
 
 from msgspec.structs import replace
 
+from bus_kit import (
+    asleep,
+    bound,
+    hardware,
+    node_seen,
+    noon,
+    one_of_each,
+    power,
+    waking,
+)
+from bus_kit.plans import closed, evicting, opened
 from joulie_bus.events import (
     CapsApplied,
     CapsRefused,
@@ -13,17 +24,6 @@ from joulie_bus.events import (
     TargetSet,
     WorkloadClass,
 )
-from joulie_bus.testing import (
-    asleep,
-    bound,
-    hardware,
-    node_seen,
-    noon,
-    one_of_each,
-    power,
-    waking,
-)
-from joulie_bus.testing.plans import closed, evicting, opened
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import (
     MOST_TARGETS,

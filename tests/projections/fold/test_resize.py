@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import ask, bound, node_seen, power, records
+from bus_kit.clock import SECOND
 from joulie_bus.events import Fact, GpuAsk, PodBound, PodFinished, PodGone
-from joulie_bus.testing import ask, bound, node_seen, power, records
-from joulie_bus.testing.clock import SECOND
 from joulie_projections.fold.node_facts import SETTLING_NS
 from joulie_projections.fold.sequence import fold
 from joulie_projections.pods.load import NO_LOAD, load_of

@@ -6,13 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from joulie_bus.events import Fact, NodeGone, SettingsDeclared, codec
-from joulie_bus.events.bounds import EVENT_ID
-from joulie_bus.events.codec import Envelope, seal
-from joulie_bus.jetstream.publisher import WINDOW
-from joulie_bus.streams.records import Record, digest_of
-from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import (
+from bus_kit import (
     ANY_FACTS,
     any_fact,
     bound,
@@ -24,6 +18,12 @@ from joulie_bus.testing import (
     producer,
     records,
 )
+from joulie_bus.events import Fact, NodeGone, SettingsDeclared, codec
+from joulie_bus.events.bounds import EVENT_ID
+from joulie_bus.events.codec import Envelope, seal
+from joulie_bus.jetstream.publisher import WINDOW
+from joulie_bus.streams.records import Record, digest_of
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.fold import sequence as sequence_module
 from joulie_projections.fold.commit import FirstBinding, Input, Inputs
 from joulie_projections.fold.manifest import Range, merkle_root, rechained

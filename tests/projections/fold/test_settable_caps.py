@@ -2,9 +2,9 @@
 
 import pytest
 
+from bus_kit import CLUSTER, bound, noon, power, producer, records
 from joulie_bus.events import AnyEvent, CapsSettable, Fact, NodeGone, NodeSeen
 from joulie_bus.streams.records import Record
-from joulie_bus.testing import CLUSTER, bound, noon, power, producer, records
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.rows import encode
 from joulie_projections.state.state import NOT_SETTABLE, ClusterState, NodeState, SettableCaps

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
 
+from bus_kit import ANY_FACTS, any_fact, node_seen, noon, power, records, until
 from joulie_bus.errors import Fenced, StateDamaged
-from joulie_bus.testing import ANY_FACTS, any_fact, node_seen, noon, power, records, until
 from joulie_projections.fold import snapshots
 from joulie_projections.fold.commit import Snapshot
 from joulie_projections.fold.manifest import CODE_VERSION

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import hardware, node_seen, records
 from joulie_bus.errors import BadCatalog, SettingsError
 from joulie_bus.events import HardwareDiscovered, ModelFigures
 from joulie_bus.runtime.settings import Source
-from joulie_bus.testing import hardware, node_seen, records
 from joulie_projections.catalog_file import CatalogSettings, shipped_catalog
 from joulie_projections.fold.sequence import fold
 from joulie_projections.hardware.catalog import (

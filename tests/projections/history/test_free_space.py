@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from bus_kit import CLUSTER, connected, node_seen, producer, running_cluster, until
 from joulie_bus.errors import JoulieError
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -14,7 +15,6 @@ from joulie_bus.jetstream.streams import declaration, ensure
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, connected, node_seen, producer, running_cluster, until
 from joulie_projections.history import free_space
 from joulie_projections.history.free_space import FreeSpaceMonitor
 from joulie_projections.store.database import Place

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import CLUSTER, ask, bound, decided, node_seen, noon, power, producer, until
 from joulie_audit.access.kept_heads import ids_of
 from joulie_bus.events import AnyEvent, FilterDecided
 from joulie_bus.events.codec import Envelope, seal
@@ -17,7 +18,6 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, ask, bound, decided, node_seen, noon, power, producer, until
 from joulie_projections.chain.entry import MAX_KEPT_BYTES
 from joulie_projections.chain.unreadable import PER_SUBJECT
 from joulie_projections.fold.quarantine_quota import (

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import CLUSTER, VirtualClock, power, producer
+from bus_kit.memory_broker import MemoryBroker, MemoryLog, MemoryReader
+from bus_kit.waiting import until
 from joulie_bus.errors import Unreachable
-from joulie_bus.log.memory import MemoryBroker, MemoryLog, MemoryReader
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.records import Record, StreamTip
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, VirtualClock, power, producer
-from joulie_bus.testing.waiting import until
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector import lag
 from joulie_projections.projector.projector import Projector, ProjectorSettings

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import pytest
 from structlog.testing import capture_logs
 
+from bus_kit import CLUSTER, VirtualClock
+from bus_kit.memory_broker import MemoryBroker, MemoryLog
+from bus_kit.waiting import until
 from joulie_bus.errors import Unreachable
-from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.records import IncompleteCopy
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, VirtualClock
-from joulie_bus.testing.waiting import until
 from joulie_projections.projector import copies
 from joulie_projections.projector.copies import CopyWatch
 

@@ -19,15 +19,7 @@ from sqlalchemy.exc import DatabaseError
 from structlog.testing import capture_logs
 
 import joulie_migrations
-from joulie_bus.broker.embedded import Embedded
-from joulie_bus.errors import StreamReplaced
-from joulie_bus.events import AnyEvent, Fact, FilterDecided, OutcomeSeen, StateSetBack, codec
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.jetstream.streams import state_of
-from joulie_bus.streams.roles import Role
-from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import (
+from bus_kit import (
     ANY_FACTS,
     CLUSTER,
     Backup,
@@ -42,6 +34,14 @@ from joulie_bus.testing import (
     running_broker,
     stored,
 )
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.errors import StreamReplaced
+from joulie_bus.events import AnyEvent, Fact, FilterDecided, OutcomeSeen, StateSetBack, codec
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import state_of
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Checkpoint
 from joulie_projections.fold.manifest import merkle_root
@@ -55,7 +55,7 @@ from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 from joulie_projections.store.tables import checkpoint
-from joulie_projections.testing import EXIT_FENCED, KillPoint, Postgres, ProjectorProcess
+from projections_kit import EXIT_FENCED, KillPoint, Postgres, ProjectorProcess
 
 pytestmark = pytest.mark.anyio
 

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import Engine
 
+from bus_kit import ask, hardware, noon, one_of_each, plan_made, power, producer
 from joulie_bus.errors import OutOfBounds
 from joulie_bus.events import FACT_TYPES, AnyEvent, codec
 from joulie_bus.events.bounds import (
@@ -31,7 +32,6 @@ from joulie_bus.events.bounds import (
 )
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, stream_of
-from joulie_bus.testing import ask, hardware, noon, one_of_each, plan_made, power, producer
 from joulie_projections.chain.entry import chain_hash
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, fold, sequence

@@ -10,11 +10,11 @@ from typing import TypeVar
 import pytest
 from sqlalchemy import make_url
 
+from bus_kit import CLUSTER, noon, one_of_each, power, producer, records
 from joulie_bus.errors import DatabasePromoted, DatabaseSetBack, Fenced
 from joulie_bus.events import Fact, FilterDecided, StateSetBack
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, noon, one_of_each, power, producer, records
 from joulie_projections.chain.entry import FIRST_PREV, chain_hash
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.fold.sequence import FoldCursor, sequence
@@ -25,7 +25,7 @@ from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.retrying import TRANSIENT
 from joulie_projections.store.store import Store
-from joulie_projections.testing import Postgres
+from projections_kit import Postgres
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 SETTINGS = ProjectorSettings(batch=20, lease_s=0.4, outcome_grace_s=0.2)

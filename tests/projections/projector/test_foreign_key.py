@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import CLUSTER, one_of_each, producer
 from joulie_bus.errors import KeyOfAnotherLog
 from joulie_bus.events import FilterDecided
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, one_of_each, producer
 from joulie_projections.chain.head import decode
 from joulie_projections.decision_log.heads import Signer, replaced_path
 from joulie_projections.decision_log.log import DecisionLog

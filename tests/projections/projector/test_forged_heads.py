@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from bus_kit import CLUSTER, noon, one_of_each
 from joulie_bus.events import FilterDecided
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, noon, one_of_each
 from joulie_projections.decision_log import anchored, writer
 from joulie_projections.decision_log.heads import Head, Signer, encode
 from joulie_projections.history.history import History

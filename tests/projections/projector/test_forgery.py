@@ -13,16 +13,7 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from joulie_bus.broker.embedded import Embedded
-from joulie_bus.events import AnyEvent, Basis, Candidates, FilterDecided, OutcomeSeen, codec
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.log.producer import Producer
-from joulie_bus.runtime import metrics
-from joulie_bus.streams.records import Message
-from joulie_bus.streams.roles import Role
-from joulie_bus.streams.subjects import Stream, agent_name
-from joulie_bus.testing import (
+from bus_kit import (
     CLUSTER,
     NOON,
     ask,
@@ -40,6 +31,15 @@ from joulie_bus.testing import (
     stored,
     until,
 )
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.events import AnyEvent, Basis, Candidates, FilterDecided, OutcomeSeen, codec
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log.producer import Producer
+from joulie_bus.runtime import metrics
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream, agent_name
 from joulie_projections.chain.entry import UNREADABLE, message_in
 from joulie_projections.fold.commit import Poison
 from joulie_projections.history.history import History, StoredEntry

@@ -6,11 +6,11 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
+from bus_kit import CLUSTER, bound, full, node_seen, one_of_each, refusals, until
 from joulie_bus.events import AnyEvent, FilterDecided, OutcomeSeen
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, bound, full, node_seen, one_of_each, refusals, until
 from joulie_projections.decision_log import writer
 from joulie_projections.decision_log.heads import decode
 from joulie_projections.history.history import History

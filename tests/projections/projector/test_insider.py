@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import insert, select, text
 from sqlalchemy.exc import DatabaseError
 
+from bus_kit import CLUSTER, Senders, decided, node_seen
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
@@ -28,7 +29,6 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, Senders, decided, node_seen
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.fold.commit import Inputs
 from joulie_projections.fold.manifest import Range, rechained
@@ -39,8 +39,8 @@ from joulie_projections.projector.trim_streams import anchored_heads
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.tables import batch, checkpoint
-from joulie_projections.testing import EXIT_FENCED, ProjectorProcess, tamper
 from planted_rows import forged, plant
+from projections_kit import EXIT_FENCED, ProjectorProcess, tamper
 from trim_kit import ArchiveTrim, Trim
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

@@ -7,16 +7,16 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
+from bus_kit import CLUSTER, VirtualClock, connected, node_seen, power, producer
+from bus_kit.memory_broker import MemoryBroker, MemoryLog
+from bus_kit.waiting import until
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import Unreachable
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.records import Record, StreamTip
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import CLUSTER, VirtualClock, connected, node_seen, power, producer
-from joulie_bus.testing.waiting import until
 from joulie_projections.fold.commit import Input, Inputs
 from joulie_projections.projector.lag import PATIENCE_S, Lag, StreamEnds, newest_times
 

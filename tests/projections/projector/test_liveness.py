@@ -1,6 +1,6 @@
 """A projector is alive while its position moves or it has no events to fold."""
 
-from joulie_bus.testing import VirtualClock
+from bus_kit import VirtualClock
 from joulie_projections.projector.liveness import START_S, Liveness
 
 

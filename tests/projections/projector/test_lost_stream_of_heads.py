@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import CLUSTER, connected, one_of_each, producer
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import FilterDecided
 from joulie_bus.jetstream.log import JetStreamLog
@@ -14,7 +15,6 @@ from joulie_bus.log.whole_stream import everything
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, connected, one_of_each, producer
 from joulie_projections.chain.head import decode
 from joulie_projections.decision_log import writer as decision_writer
 from joulie_projections.decision_log.heads import Signer

@@ -12,14 +12,7 @@ from msgspec.structs import replace
 from sqlalchemy import Engine
 from structlog.testing import capture_logs
 
-from joulie_bus.errors import Fenced, StreamReplaced
-from joulie_bus.events import AnyEvent, StateSetBack, codec
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.jetstream.streams import ensure
-from joulie_bus.streams.records import Message
-from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import (
+from bus_kit import (
     ANY_FACTS,
     CLUSTER,
     any_fact,
@@ -32,6 +25,13 @@ from joulie_bus.testing import (
     stored,
     until,
 )
+from joulie_bus.errors import Fenced, StreamReplaced
+from joulie_bus.events import AnyEvent, StateSetBack, codec
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import ensure
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.decision_log.heads import Head, decode
 from joulie_projections.fold.commit import Checkpoint
 from joulie_projections.fold.manifest import Manifest

@@ -7,12 +7,12 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 import pytest
 
+from bus_kit import CLUSTER, NOON, eco, one_of_each, power, producer
 from joulie_bus.errors import NotRetryable, Undecodable
 from joulie_bus.events import AnyEvent, codec
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream, agent_name
-from joulie_bus.testing import CLUSTER, NOON, eco, one_of_each, power, producer
 from joulie_projections.fold import quarantine
 from joulie_projections.fold.commit import Poison
 from joulie_projections.fold.sequence import fold

@@ -9,12 +9,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from sqlalchemy import Engine, text
 
-from joulie_bus.errors import Fenced, StateDamaged, StreamReplaced
-from joulie_bus.events import Fact
-from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.log.protocol import Log
-from joulie_bus.streams.records import Message
-from joulie_bus.testing import (
+from bus_kit import (
     ANY_FACTS,
     CLUSTER,
     any_fact,
@@ -24,6 +19,11 @@ from joulie_bus.testing import (
     producer,
     until,
 )
+from joulie_bus.errors import Fenced, StateDamaged, StreamReplaced
+from joulie_bus.events import Fact
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log.protocol import Log
+from joulie_bus.streams.records import Message
 from joulie_projections.fold.commit import Checkpoint
 from joulie_projections.fold.registry import evolve
 from joulie_projections.history.history import History

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import Engine, text
 
+from bus_kit import decided, node_seen, power, producer, until
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.testing import decided, node_seen, power, producer, until
 from joulie_projections.history.history import History
 from joulie_projections.projector.rebuild import rebuild
 from joulie_projections.store import database

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import func, select
 
 from audit_kit import RecordedLog, small_log_in, written_archive
+from bus_kit import CLUSTER
 from joulie_audit.archive.parts import Archive
 from joulie_audit.retention.cut_points import CutEvidence, CutOptions, asked_cut
 from joulie_bus.broker.embedded import Embedded
@@ -19,7 +20,6 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.cut_requests import CutAnswer, CutRequest, answer_in, encode
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
-from joulie_bus.testing import CLUSTER
 from joulie_projections.decision_log import heads
 from joulie_projections.history.history import History
 from joulie_projections.history.trimming import TrimStore

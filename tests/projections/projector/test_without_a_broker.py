@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from bus_kit import CLUSTER, VirtualClock, hardware, memory_log, power, producer
+from bus_kit.memory_broker import MemoryBroker, MemoryLog
 from joulie_bus.errors import StreamGap
-from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, VirtualClock, hardware, memory_log, power, producer
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database

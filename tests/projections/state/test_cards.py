@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import card, claim, confirmed, noon, records, released
 from joulie_bus.events import CardClaimed, ClaimEvent, Fact, GpuGone, GpuSeen
-from joulie_bus.testing import card, claim, confirmed, noon, records, released
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.cards import CardState, Claim
 from joulie_projections.state.state import ClusterState

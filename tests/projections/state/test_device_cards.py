@@ -4,9 +4,9 @@ from itertools import permutations
 
 import pytest
 
+from bus_kit import bound, card, claim, node_seen, noon, records
+from bus_kit.cards import device
 from joulie_bus.events import DeviceGone, DevicesAsked, Fact, GpuGone, GpuSeen, PodGone
-from joulie_bus.testing import bound, card, claim, node_seen, noon, records
-from joulie_bus.testing.cards import device
 from joulie_projections.fold.sequence import fold
 from joulie_projections.pods.load import Load
 from joulie_projections.state.cards import (

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import ask, records
 from joulie_bus.events import Fact, GpuAsk, PodAsk, PodBound, PodGone, PodPending
-from joulie_bus.testing import ask, records
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.gpu_arrivals import (
     MOST_SHAPES,

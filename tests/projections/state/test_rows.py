@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
+from bus_kit import ANY_FACTS, any_fact, node_seen, power, records
 from joulie_bus.events import Fact
-from joulie_bus.testing import ANY_FACTS, any_fact, node_seen, power, records
 from joulie_projections.fold.manifest import merkle_root
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.rows import (

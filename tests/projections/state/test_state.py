@@ -8,22 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from joulie_bus.errors import Undecodable
-from joulie_bus.events import (
-    FACT_TYPES,
-    CapsSet,
-    Fact,
-    NodeGone,
-    NodeSeen,
-    PodBound,
-    PodFinished,
-    PodGone,
-    Profile,
-)
-from joulie_bus.events.codec import Origin, open_envelope, origin_of
-from joulie_bus.streams.records import Record
-from joulie_bus.streams.subjects import Stream, agent_name, cap_writer_name
-from joulie_bus.testing import (
+from bus_kit import (
     ANY_FACTS,
     any_fact,
     ask,
@@ -45,6 +30,21 @@ from joulie_bus.testing import (
     records,
     waking,
 )
+from joulie_bus.errors import Undecodable
+from joulie_bus.events import (
+    FACT_TYPES,
+    CapsSet,
+    Fact,
+    NodeGone,
+    NodeSeen,
+    PodBound,
+    PodFinished,
+    PodGone,
+    Profile,
+)
+from joulie_bus.events.codec import Origin, open_envelope, origin_of
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream, agent_name, cap_writer_name
 from joulie_projections.fold.node_facts import cluster_of, with_sample
 from joulie_projections.fold.producers import (
     KEPT_LIVES,

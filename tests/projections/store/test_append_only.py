@@ -13,10 +13,10 @@ from sqlalchemy import Engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError
 
+from bus_kit import noon, one_of_each, records
 from joulie_bus.events import FilterDecided
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import noon, one_of_each, records
 from joulie_migrations.guards import GROWING
 from joulie_projections.chain.entry import EntryFields, header_of
 from joulie_projections.decision_log.heads import Signer
@@ -27,7 +27,7 @@ from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
-from joulie_projections.testing import Postgres
+from projections_kit import Postgres
 from signed_heads import BESIDE, begun
 
 # The stored columns of an entry in each database: SQLite generates the others.

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.pool import StaticPool
 
+from bus_kit import power, records
+from bus_kit.clock import NOON
 from joulie_bus.errors import CountedByAnotherRule, LedgerDamaged, LedgerFenced, StateDamaged
-from joulie_bus.testing import power, records
-from joulie_bus.testing.clock import NOON
 from joulie_projections.energy import idle_holders, intervals, savings
 from joulie_projections.energy.intervals import DAY_MS, HOUR_MS, MINUTES_MS, Grain, NodeEnergy
 from joulie_projections.energy.report import Reading, report_of

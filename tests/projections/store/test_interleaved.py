@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import event
 
+from bus_kit import decided, noon, power, records
 from joulie_bus.errors import DatabaseSetBack, Fenced
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import decided, noon, power, records
 from joulie_projections.chain.entry import FIRST_PREV, chain_hash
 from joulie_projections.decision_log.anchored import Anchored
 from joulie_projections.decision_log.heads import Signer

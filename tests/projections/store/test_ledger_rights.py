@@ -21,7 +21,7 @@ from joulie_projections.store.database import Place
 from joulie_projections.store.energy_lag import seconds_behind
 from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.store.tables import energy_state, ledger_metadata, metadata
-from joulie_projections.testing import Postgres
+from projections_kit import Postgres
 
 OF_LOG = sorted(metadata.tables)
 OF_LEDGER = sorted(ledger_metadata.tables)

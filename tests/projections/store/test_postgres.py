@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
+from bus_kit import until
 from joulie_bus.errors import DatabaseUrlRefused
-from joulie_bus.testing import until
 from joulie_migrations.cuts import TRIMMER
 from joulie_projections.history.trimming import TrimStore
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.postgres import parsed, standbys_of
-from joulie_projections.testing import Postgres
+from projections_kit import Postgres
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from joulie_projections.store import database, retrying
 from joulie_projections.store import postgres as sessions
 from joulie_projections.store.retrying import SLOW_S, DatabaseExecutor
-from joulie_projections.testing import Postgres
+from projections_kit import Postgres
 
 pytestmark = pytest.mark.anyio
 

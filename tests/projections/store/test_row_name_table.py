@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import Engine, text
 
+from bus_kit import node_seen, noon, records
 from joulie_bus.events import Candidates, Fact, NodeGone
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import node_seen, noon, records
 from joulie_projections.fold.commit import FirstBinding
 from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.history.history import History

@@ -13,11 +13,11 @@ from sqlalchemy import Engine, event, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
 import joulie_migrations
+from bus_kit import bound, node_seen, noon, pending, power, records
 from joulie_bus.errors import DatabaseSetBack, Fenced
 from joulie_bus.events import Fact, NodeGone
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import bound, node_seen, noon, pending, power, records
 from joulie_projections.fold.commit import Checkpoint, Commit, Poison, Snapshot
 from joulie_projections.fold.manifest import rechained
 from joulie_projections.fold.sequence import FoldCursor, sequence

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from bus_kit import until
 from joulie_bus.errors import DatabaseUnreachable, SchemaMismatch
 from joulie_bus.runtime import metrics
-from joulie_bus.testing import until
 from joulie_projections.store import database
 from joulie_projections.store.retrying import until_usable
-from joulie_projections.testing import Postgres
+from projections_kit import Postgres
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,7 @@
 """What a writer on the node reports counts; without one, plans count as carried out."""
 
+from bus_kit import caps, hardware, node_seen, records
 from joulie_bus.events import CapsApplied, CapsRefused, Fact
-from joulie_bus.testing import caps, hardware, node_seen, records
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.state.state_changes import Draft

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import card, claim, confirmed, node_seen, records, released
 from joulie_bus.events import Fact, GpuGone
-from joulie_bus.testing import card, claim, confirmed, node_seen, records, released
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from joulie_bus.events import Fact, HardwareDiscovered, NodeGone
-from joulie_bus.testing import (
+from bus_kit import (
     ANY_FACTS,
     any_fact,
     bound,
@@ -22,6 +21,7 @@ from joulie_bus.testing import (
     power,
     records,
 )
+from joulie_bus.events import Fact, HardwareDiscovered, NodeGone
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState, NodeState, Sample
 from joulie_projections.state.state_changes import Draft

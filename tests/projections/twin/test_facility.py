@@ -2,8 +2,8 @@
 
 import pytest
 
+from bus_kit import eco, hardware, node_seen, polled, records
 from joulie_bus.events import FacilityPolled, Fact
-from joulie_bus.testing import eco, hardware, node_seen, polled, records
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState, FacilityReading, FacilityState
 from joulie_projections.state.state_changes import Draft

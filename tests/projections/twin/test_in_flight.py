@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bus_kit import NOON, hardware
 from joulie_bus.events import DeviceClaim, DeviceSeen, InFlight
-from joulie_bus.testing import NOON, hardware
 from joulie_projections.pods.load import Load
 from joulie_projections.state.cards import DRA, CardState
 from joulie_projections.state.state import Arrival, NodeState

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus_kit import ask
 from joulie_bus.events import PodAsk
-from joulie_bus.testing import ask
 from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
 from joulie_projections.twin.power import Coefficients, Rated, marginal_w
 

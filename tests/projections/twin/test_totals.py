@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bus_kit import SECOND, ask, bound, caps, hardware, node_seen, noon, power, records
 from joulie_bus.events import Fact, PodBound
-from joulie_bus.testing import SECOND, ask, bound, caps, hardware, node_seen, noon, power, records
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState, NodeState, Sample
 from joulie_projections.state.state_changes import Draft

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from sqlalchemy import Engine
 
 import reference_scoring
+from bus_kit import ANY_FACTS, NOON, any_fact, ask, hardware, noon, records
 from joulie_bus.events import Fact, GpuAsk, PodAsk
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import ANY_FACTS, NOON, any_fact, ask, hardware, noon, records
 from joulie_projections.fold.sequence import FoldCursor, fold, sequence
 from joulie_projections.state import interning
 from joulie_projections.state.cards import CardState, Claim
@@ -235,7 +235,7 @@ def test_an_empty_database_has_no_checkpoint_and_no_rows(writer: Engine) -> None
 
 MEASURE = """
 from joulie_bus.events import GpuAsk, PodAsk
-from joulie_bus.testing import NOON, SECOND, hardware
+from bus_kit import NOON, SECOND, hardware
 from joulie_projections.state.cards import CardState
 from joulie_projections.view.rows_held import HeldRows
 from joulie_projections.state.rows import Row, encode

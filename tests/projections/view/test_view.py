@@ -11,12 +11,7 @@ import pytest
 from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import OperationalError
 
-from joulie_bus.errors import ViewBehind
-from joulie_bus.events import Fact, NodeGone
-from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.runtime import metrics
-from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import (
+from bus_kit import (
     CLUSTER,
     node_seen,
     noon,
@@ -25,6 +20,11 @@ from joulie_bus.testing import (
     records,
     until,
 )
+from joulie_bus.errors import ViewBehind
+from joulie_bus.events import Fact, NodeGone
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime import metrics
+from joulie_bus.streams.subjects import Stream
 from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
 from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.state.deltas import Heartbeat, Sent, delta_of, encode_delta, pack_digests
@@ -35,9 +35,9 @@ from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.monotonic import monotonic_clock
 from joulie_projections.store.store import Store
-from joulie_projections.testing import tamper
 from joulie_projections.view import view as module
 from joulie_projections.view.view import POLL_S, View
+from projections_kit import tamper
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_bus.testing import until
+from bus_kit import until
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.note import WITNESS_KEY, VerifierKey
 from joulie_projections.witness.policy import WitnessPlace, at_least

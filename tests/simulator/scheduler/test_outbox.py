@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from bus_kit import connected, producer, stored
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import NodeGone
 from joulie_bus.jetstream.connection import Connection
@@ -11,7 +12,6 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import connected, producer, stored
 from joulie_simulator.scheduler.outbox import MAX_QUEUED, Outbox
 
 pytestmark = pytest.mark.anyio

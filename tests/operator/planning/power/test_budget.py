@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
+from bus_kit import NOON, SECOND, ask, hardware
 from joulie_bus.events import CapOrder, CapsSet
 from joulie_bus.runtime.settings import Source
-from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_operator.planning.cap_orders import cap_orders
 from joulie_operator.planning.caps import Caps, caps_for, current_caps
 from joulie_operator.planning.power.budget import PowerShare, shares_in

@@ -1,8 +1,8 @@
 """Facts about the grid."""
 
+from bus_kit.clock import NOON, SECOND
 from joulie_bus.events import GridIntensity, GridPriced
 from joulie_bus.events.grid import EVERY_ZONE
-from joulie_bus.testing.clock import NOON, SECOND
 
 STARTS = NOON - NOON % (300 * SECOND)  # the start of the ledger's five minutes
 

@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from bus_kit.clock import noon
 from joulie_bus.events import (
     Basis,
     Candidates,
@@ -11,7 +12,6 @@ from joulie_bus.events import (
     PodBound,
     PodPending,
 )
-from joulie_bus.testing.clock import noon
 
 
 def ask(

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from bus_kit.clock import VirtualClock
+from bus_kit.memory_broker import MemoryBroker, MemoryLog
+from bus_kit.stamping import CLUSTER
 from joulie_bus.broker.embedded import Embedded, Peer
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import declaration, ensure
-from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing.clock import VirtualClock
-from joulie_bus.testing.stamping import CLUSTER
 
 
 def memory_log(clock: Callable[[], int] | None = None) -> MemoryLog:

@@ -1,14 +1,15 @@
 """What the page takes from the code: classes, verbs, terms and bounds, as a module of the page.
 
-    python -m joulie_console.page_vocabulary
+    .venv/bin/python tests/kit/page_vocabulary.py
 
-writes `page/vocabulary.js`. A test compares the file with the code.
+writes `joulie_console/page/vocabulary.js`. A test compares the file with the code.
 """
 
 import json
 from pathlib import Path
 from typing import get_args
 
+import joulie_console
 from joulie_answers.views.cluster_view import POWER_STATES, UNKNOWN, class_name
 from joulie_console.views import health
 from joulie_extender.catalogue.terms import head_of, point_names
@@ -16,10 +17,10 @@ from joulie_extender.decide.entry_verbs import EntryVerb
 from joulie_projections.energy.report import NO_PLAN, NOT_ON_CARDS, NOT_SHARED, By
 from joulie_projections.twin.twin import NodeClass
 
-FILE = Path(__file__).parent / "page" / "vocabulary.js"
+FILE = Path(joulie_console.__file__).parent / "page/vocabulary.js"
 WIDTH = 100
 HEAD = """// @ts-check
-// Written by joulie_console.page_vocabulary: `make page`.
+// Written by tests/kit/page_vocabulary.py: `make page`.
 """
 
 

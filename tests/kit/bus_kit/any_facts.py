@@ -3,6 +3,25 @@
 from collections.abc import Callable
 from functools import partial
 
+from bus_kit.cards import card, claim, confirmed, device, released
+from bus_kit.clock import NOON, SECOND
+from bus_kit.examples import example_of
+from bus_kit.grid import intensity, price
+from bus_kit.nodes import hardware, inventory, node_seen, polled, power
+from bus_kit.plans import (
+    asleep,
+    caps,
+    closed,
+    completed,
+    draining,
+    eco,
+    evicting,
+    opened,
+    performance,
+    plan_made,
+    waking,
+)
+from bus_kit.pods import bound, pending
 from joulie_bus.events import (
     FACT_TYPES,
     CapsApplied,
@@ -19,25 +38,6 @@ from joulie_bus.events import (
     PodGone,
     TargetSet,
 )
-from joulie_bus.testing.cards import card, claim, confirmed, device, released
-from joulie_bus.testing.clock import NOON, SECOND
-from joulie_bus.testing.examples import example_of
-from joulie_bus.testing.grid import intensity, price
-from joulie_bus.testing.nodes import hardware, inventory, node_seen, polled, power
-from joulie_bus.testing.plans import (
-    asleep,
-    caps,
-    closed,
-    completed,
-    draining,
-    eco,
-    evicting,
-    opened,
-    performance,
-    plan_made,
-    waking,
-)
-from joulie_bus.testing.pods import bound, pending
 
 # Kinds of facts, about a few nodes and pods only, so that some facts concern the same ones.
 _VARIED: tuple[Callable[[str, str, int], Fact], ...] = (

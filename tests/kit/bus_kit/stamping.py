@@ -3,11 +3,11 @@
 import itertools
 from collections.abc import Callable
 
+from bus_kit.clock import NOON, noon
 from joulie_bus.events import AnyEvent, CapsSettable
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Message, Record
 from joulie_bus.streams.subjects import Stream, Subjects, cap_writer_name, stream_of
-from joulie_bus.testing.clock import NOON, noon
 
 CLUSTER = Subjects("test")
 

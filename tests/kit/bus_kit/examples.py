@@ -2,6 +2,12 @@
 
 from typing import TypeVar
 
+from bus_kit.cards import claim, confirmed, released
+from bus_kit.clock import NOON
+from bus_kit.grid import intensity, price
+from bus_kit.nodes import hardware, inventory, node_seen
+from bus_kit.plans import caps, completed, draining, eco
+from bus_kit.pods import ask
 from joulie_bus.events import (
     AnyEvent,
     Basis,
@@ -45,12 +51,6 @@ from joulie_bus.events import (
     Terms,
     WakeOrdered,
 )
-from joulie_bus.testing.cards import claim, confirmed, released
-from joulie_bus.testing.clock import NOON
-from joulie_bus.testing.grid import intensity, price
-from joulie_bus.testing.nodes import hardware, inventory, node_seen
-from joulie_bus.testing.plans import caps, completed, draining, eco
-from joulie_bus.testing.pods import ask
 
 E = TypeVar("E", bound=AnyEvent)
 

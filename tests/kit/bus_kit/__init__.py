@@ -1,13 +1,10 @@
-"""The test kit, for our tests and for users: real brokers, a log in memory, and builders of events.
+"""The kit of the bus: real brokers, a log in memory, and builders of events.
 
 Builders take only the values that a test is about.
-
-Not here: the kit of one package (`joulie_projections.testing`).
-In: a few values. Out: facts, records, a running broker, a log in memory.
 """
 
-from joulie_bus.testing.any_facts import ANY_FACTS, any_fact
-from joulie_bus.testing.brokers import (
+from bus_kit.any_facts import ANY_FACTS, any_fact
+from bus_kit.brokers import (
     Backup,
     bare_broker,
     connected,
@@ -16,11 +13,11 @@ from joulie_bus.testing.brokers import (
     running_broker,
     running_cluster,
 )
-from joulie_bus.testing.cards import card, claim, confirmed, released
-from joulie_bus.testing.clock import NOON, SECOND, VirtualClock, noon
-from joulie_bus.testing.examples import one_of_each
-from joulie_bus.testing.nodes import hardware, inventory, node_seen, polled, power
-from joulie_bus.testing.plans import (
+from bus_kit.cards import card, claim, confirmed, released
+from bus_kit.clock import NOON, SECOND, VirtualClock, noon
+from bus_kit.examples import one_of_each
+from bus_kit.nodes import hardware, inventory, node_seen, polled, power
+from bus_kit.plans import (
     asleep,
     caps,
     completed,
@@ -30,9 +27,9 @@ from joulie_bus.testing.plans import (
     plan_made,
     waking,
 )
-from joulie_bus.testing.pods import ask, bound, decided, pending
-from joulie_bus.testing.stamping import CLUSTER, Senders, Voices, producer, records, sender_of
-from joulie_bus.testing.waiting import refusals, stored, until
+from bus_kit.pods import ask, bound, decided, pending
+from bus_kit.stamping import CLUSTER, Senders, Voices, producer, records, sender_of
+from bus_kit.waiting import refusals, stored, until
 
 __all__ = [
     "ANY_FACTS",

@@ -1,4 +1,4 @@
-"""Time travel: the cluster state at a position, and where a pod was bound after one."""
+"""The cluster state at a position, folded from the facts, and where a pod was bound after it."""
 
 from collections.abc import AsyncIterator
 from typing import NamedTuple
