@@ -233,6 +233,9 @@ wheels: setup ## check that the lock has wheels of the image for amd64 and arm64
 	for python in 3.11 3.13; do for machine in x86_64 aarch64; do \
 	  $(BIN)/python deploy/image/wheels.py $$python $$machine || exit 1; done; done
 
+presets: setup ## renew the files of the shipped presets
+	PYTHONPATH=tests/kit $(BIN)/python tests/kit/shipped_presets.py
+
 page: setup ## renew what the console's page takes from the code
 	$(BIN)/python tests/kit/page_vocabulary.py
 

@@ -5,6 +5,7 @@
 A test holds the file and this output together.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from joulie_audit.columns.tables import OF_FACTS, OF_LOG
@@ -12,7 +13,8 @@ from joulie_bus.core.formats import FORMATS
 from joulie_bus.events import EVENT_TYPES
 from joulie_bus.jetstream.streams import declaration
 from joulie_bus.runtime import metrics
-from joulie_bus.runtime.settings import BusSettings, Declared, declared
+from joulie_bus.runtime.preset_files import SECTIONS
+from joulie_bus.runtime.settings import BusSettings, Declared, declared, in_presets
 from joulie_bus.streams.channels import CHANNELS
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_cli.command_line.commands import commands
@@ -125,10 +127,11 @@ def _flag(action: object) -> str:
 def _settings() -> None:
     print("## Settings\n")
     print(
-        "From the environment, else from the TOML file of `--config` (same names), else the "
-        "default. An invalid value stops the start; the error names all invalid values. A setting "
-        "that is never printed can be in a file: the same name with `_FILE`, such as "
-        "`NATS_PASSWORD_FILE`, names it, and only one of the two may be given.\n\n"
+        "From the environment, else from the TOML file of `--config` (same names), else from the "
+        "[preset](choose-a-policy.md#presets), else the default. An invalid value stops the start; "
+        "the error names all invalid values. A setting that is never printed can be in a file: the "
+        "same name with `_FILE`, such as `NATS_PASSWORD_FILE`, names it, and only one of the two "
+        "may be given.\n\n"
         "A *duration* is such as 250ms, 30s, 5m or 1h30m; an *address* is host:port, or :port for "
         "every interface; a *file* can be read; a *cap* is a number from 1 to 100, rounded down to "
         "a whole percent, or `none`.\n"
@@ -143,6 +146,16 @@ def _settings() -> None:
     _setting_table("Every process", declared(*everywhere), shown)
     for name, classes in parts.items():
         _setting_table(f"`joulie {name}`", declared(*classes), shown)
+    for section in SECTIONS:
+        _preset_table(section, in_presets(section, *sum(parts.values(), ())), known)
+
+
+def _preset_table(section: str, rows: list[Declared], known: Mapping[str, Declared]) -> None:
+    """The keys of a preset's file. Those that are settings, too, are only named."""
+    print(f"### `[{section}]` of a preset\n")
+    settings = [row.name for row in rows if row.name.upper() in known]
+    print(f"Settings in small letters: {', '.join(f'`{name}`' for name in settings)}.\n")
+    _print_settings([row for row in rows if row.name not in settings], "Key")
 
 
 def _setting_table(title: str, rows: list[Declared], shown: list[Declared]) -> None:
@@ -156,8 +169,8 @@ def _setting_table(title: str, rows: list[Declared], shown: list[Declared]) -> N
         _print_settings(new)
 
 
-def _print_settings(rows: list[Declared]) -> None:
-    print("| Setting | Default | Allowed | What it is |\n|---|---|---|---|")
+def _print_settings(rows: list[Declared], head: str = "Setting") -> None:
+    print(f"| {head} | Default | Allowed | What it is |\n|---|---|---|---|")
     for row in rows:
         default = f"`{row.default}`" if row.default else "empty"
         doc = f"{row.doc} (never printed)" if row.secret else row.doc
@@ -171,7 +184,7 @@ def _terms() -> None:
     shown: list[str] = []
     for scoring, formula in (("headroom", HEADROOM), ("energy", ENERGY)):
         rows = [f"| `{term.name}` | {term.unit} | {term.meaning} |" for term in formula.terms]
-        print(f"With `SCORING={scoring}`:\n\n| Term | In | What it is |\n|---|---|---|")
+        print(f'With `scoring = "{scoring}"`:\n\n| Term | In | What it is |\n|---|---|---|')
         print(*(row for row in rows if row not in shown), sep="\n")
         known = [row.split(" | ")[0].strip("| ") for row in rows if row in shown]
         print(f"\nAs above: {', '.join(known)}.\n" if known else "")

@@ -12,5 +12,6 @@ class FreshnessSettings:
         "TWIN_STALENESS_THRESHOLD",
         "5m",
         "Age after which a twin or a reading is not used",
+        section="scores",
     )
     neutral: float = 50.0  # the score without fresh data; never above the best known candidate

@@ -15,6 +15,7 @@ from joulie_bus.runtime.settings import (
     duration,
     integer,
     number,
+    preset_number,
     setting,
     some_time,
 )
@@ -80,7 +81,7 @@ _watts: Parser[float] = number(1, 1e6)
 class OperatorSettings:
     preset: str = setting(preset, PRESET, HEADROOM, PRESET_DOC)
     interval_s: float = setting(
-        some_time, "RECONCILE_INTERVAL", "1m", "Longest time between two plans"
+        some_time, "RECONCILE_INTERVAL", "1m", "Longest time between two plans", section="plans"
     )
     node_selector: str = setting(
         selector, "NODE_SELECTOR", "joulie.io/managed=true", "Nodes that the operator plans for"
@@ -90,6 +91,7 @@ class OperatorSettings:
         "POLICY_TYPE",
         "static_partition",
         "The policy that divides the nodes",
+        section="plans",
     )
     policy_numbers: str = setting(
         policy_numbers,
@@ -97,88 +99,131 @@ class OperatorSettings:
         "",
         "Numbers of consolidate_and_sleep or of a custom policy; power_target_w, power_floor_pct, "
         "caps_where_measured and caps_trial with every policy",
+        section="plans",
         table=True,
     )
-    family_floor: str = setting(
+    family_floor: str = preset_number(
         choice("within", "always"),
-        "FAMILY_FLOOR",
+        "family_floor",
         "within",
         "A performance node per hardware family: within the policy's number, or beyond it",
+        "plans",
     )
-    eco_without_caps: bool = setting(
+    eco_without_caps: bool = preset_number(
         boolean,
-        "ECO_WITHOUT_CAPS",
+        "eco_without_caps",
         "true",
         "Let nodes become eco although no writer reports that it can set their caps: such a node "
         "saves no power, and refuses pods of class performance",
+        "plans",
     )
     static_hp_frac: float = setting(
-        _share, "STATIC_HP_FRAC", "0.5", "static_partition: share of performance nodes"
+        _share,
+        "STATIC_HP_FRAC",
+        "0.5",
+        "static_partition: share of performance nodes",
+        section="plans",
     )
     queue_hp_base_frac: float = setting(
-        _share, "QUEUE_HP_BASE_FRAC", "0.6", "queue_aware_v1: base share of performance nodes"
+        _share,
+        "QUEUE_HP_BASE_FRAC",
+        "0.6",
+        "queue_aware_v1: base share of performance nodes",
+        section="plans",
     )
     queue_hp_min: int = setting(
-        integer(0), "QUEUE_HP_MIN", "1", "queue_aware_v1: minimum number of performance nodes"
+        integer(0),
+        "QUEUE_HP_MIN",
+        "1",
+        "queue_aware_v1: minimum number of performance nodes",
+        section="plans",
     )
     queue_hp_max: int = setting(
-        integer(0), "QUEUE_HP_MAX", "1000000", "queue_aware_v1: maximum number of performance nodes"
+        integer(0),
+        "QUEUE_HP_MAX",
+        "1000000",
+        "queue_aware_v1: maximum number of performance nodes",
+        section="plans",
     )
     queue_perf_per_hp_node: int = setting(
         integer(1),
         "QUEUE_PERF_PER_HP_NODE",
         "10",
         "queue_aware_v1: performance pods per performance node",
+        section="plans",
     )
-    dwell_s: float = setting(
-        duration, "PROFILE_MIN_DWELL", "0s", "Shortest time between two changes of a class"
+    dwell_s: float = preset_number(
+        duration, "profile_min_dwell", "0s", "Shortest time between two changes of a class", "plans"
     )
-    drain_deadline_s: float = setting(
+    drain_deadline_s: float = preset_number(
         duration,
-        "DRAIN_DEADLINE",
+        "drain_deadline",
         "0s",
         "Time after which a draining node gets eco caps despite running pods; 0s: never",
+        "plans",
     )
     caps_settle_s: float = CAPS_SETTLE_S
-    max_changes: int = setting(
+    max_changes: int = preset_number(
         integer(0),
-        "MAX_CHANGES_PER_TICK",
+        "max_changes_per_tick",
         "0",
         "Maximum number of nodes that change within one RECONCILE_INTERVAL; 0: no limit",
+        "plans",
     )
     max_view_age_s: float = MAX_VIEW_AGE_S
     dry_run: bool = setting(
         boolean, "PLAN_DRY_RUN", "false", "Publish plans without changing nodes"
     )
     cpu_performance_pct: int | None = setting(
-        percent, "CPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", "CPU cap of performance nodes"
+        percent,
+        "CPU_PERFORMANCE_CAP_PCT_OF_MAX",
+        "100",
+        "CPU cap of performance nodes",
+        section="plans",
     )
     cpu_eco_pct: int | None = setting(
-        percent, "CPU_ECO_CAP_PCT_OF_MAX", "60", "CPU cap of eco nodes"
+        percent, "CPU_ECO_CAP_PCT_OF_MAX", "60", "CPU cap of eco nodes", section="plans"
     )
     cpu_absolute: bool = setting(
-        boolean, "CPU_WRITE_ABSOLUTE_CAPS", "false", "CPU caps in watts instead of percent"
+        boolean,
+        "CPU_WRITE_ABSOLUTE_CAPS",
+        "false",
+        "CPU caps in watts instead of percent",
+        section="plans",
     )
     cpu_performance_w: float = setting(
-        _watts, "PERFORMANCE_CAP_WATTS", "5000", "CPU cap of performance nodes, watts per socket"
+        _watts,
+        "PERFORMANCE_CAP_WATTS",
+        "5000",
+        "CPU cap of performance nodes, watts per socket",
+        section="plans",
     )
     cpu_eco_w: float = setting(
-        _watts, "ECO_CAP_WATTS", "120", "CPU cap of eco nodes, watts per socket"
+        _watts, "ECO_CAP_WATTS", "120", "CPU cap of eco nodes, watts per socket", section="plans"
     )
     gpu_performance_pct: int | None = setting(
-        percent, "GPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", "GPU cap of performance nodes"
+        percent,
+        "GPU_PERFORMANCE_CAP_PCT_OF_MAX",
+        "100",
+        "GPU cap of performance nodes",
+        section="plans",
     )
     gpu_eco_pct: int | None = setting(
-        percent, "GPU_ECO_CAP_PCT_OF_MAX", "60", "GPU cap of eco nodes"
+        percent, "GPU_ECO_CAP_PCT_OF_MAX", "60", "GPU cap of eco nodes", section="plans"
     )
-    gpu_eco_clock_pct: int | None = setting(
+    gpu_eco_clock_pct: int | None = preset_number(
         percent,
-        "GPU_ECO_CLOCK_PCT_OF_MAX",
+        "gpu_eco_clock_pct_of_max",
         "none",
         "Highest clock of the cards of eco nodes with the label joulie.io/clocks=enforce",
+        "plans",
     )
     gpu_absolute: bool = setting(
-        boolean, "GPU_WRITE_ABSOLUTE_CAPS", "false", "GPU caps in watts beside percent"
+        boolean,
+        "GPU_WRITE_ABSOLUTE_CAPS",
+        "false",
+        "GPU caps in watts beside percent",
+        section="plans",
     )
     gpu_models: str = setting(
         model_caps,

@@ -162,6 +162,6 @@ def test_without_levels_a_group_gets_no_points() -> None:
 def test_the_weight_of_the_packing_follows_from_how_cards_are_packed(
     packing: str, weight: float
 ) -> None:
-    weights = Source.of(GPU_PACKING=packing).load(ScoringSettings).weights()
+    weights = Source.of(gpu_packing=packing).load(ScoringSettings).weights()
 
     assert weights.gpu.binpack == weight

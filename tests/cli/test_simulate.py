@@ -39,7 +39,7 @@ def test_all_policies_are_compared_in_one_table(
         "the article's formula",
         "the same, best fitting cards",
         "Joulie's /gpu",
-        "Joulie's /gpu, GPU_PACKING=fit",
+        "Joulie's /gpu, gpu_packing=fit",
     ] * 2
 
 

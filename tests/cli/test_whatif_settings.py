@@ -28,7 +28,7 @@ def test_the_numbers_of_a_burst_are_replaced_with_the_scale_of_trends() -> None:
 
 
 def test_the_packing_of_cards_is_replaced_and_its_weight_stays() -> None:
-    found = revalued(GPU_PACKING="fit")
+    found = revalued(gpu_packing="fit")
 
     assert (found.gpu.packing, found.gpu.binpack) == ("fit", 0.5)
 

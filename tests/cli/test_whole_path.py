@@ -363,7 +363,7 @@ def test_a_directory_without_data_is_reported(command: str, tmp_path: Path) -> N
 
 
 def test_all_invalid_settings_are_reported_at_once_before_the_start(tmp_path: Path) -> None:
-    wrong = {"SCORE_RANGE": "11", "STATIC_HP_FRAC": "lots", "RECONCILE_INTERVAL": "soon"}
+    wrong = {"SCORE_TREND_SCALE": "0", "STATIC_HP_FRAC": "lots", "RECONCILE_INTERVAL": "soon"}
 
     done = joulie("demo", "--data", tmp_path, **wrong)
 

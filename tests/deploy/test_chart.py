@@ -63,6 +63,9 @@ def test_helm_finds_no_fault_in_the_chart(name: str, home: Path) -> None:
         ("scheduler.mode=other", "/scheduler/mode"),
         ("settings.STATIC_HP_FRACTION=x", "STATIC_HP_FRACTION"),
         ("settings.NATS_URL=x", "NATS_URL"),
+        ("settings.SCORING=energy", "SCORING"),  # a preset has it
+        ("preset=cheap", "/preset"),
+        ("preset=mine.toml", "preset=mine.toml: `files` has no file of this name"),
         ("settings.POLICY_NUMBERS.reserve=2", "/settings/POLICY_NUMBERS/reserve"),
         ("settings.POLICY_NUMBERS.resrve=much", "/settings/POLICY_NUMBERS/resrve"),
         ("nats.replicas=2", "/nats/replicas"),
@@ -512,6 +515,18 @@ def test_the_chart_configures_kube_scheduler_as_the_command_prints_it(
     assert configured(home, name) == tree_of(own)
     assert configured(home, name, "-f", str(PATCH), *more) == tree_of(patch)
     assert configured(home, name, "-f", str(PATCH), *more, *named) == tree_of(cards)
+
+
+def test_a_preset_of_ones_own_is_one_of_the_files(home: Path, tmp_path: Path) -> None:
+    text = 'base = "savings"\n[scores]\ngpu_packing = "share"\n'
+    (tmp_path / "values.yaml").write_text(
+        yaml.safe_dump({"preset": "mine.toml", "files": {"mine.toml": text}})
+    )
+
+    maps = of_kind(rendered(home, "-f", str(tmp_path / "values.yaml")), "ConfigMap")
+
+    assert maps["joulie-settings"]["data"]["PRESET"] == "/etc/joulie/files/mine.toml"
+    assert maps["joulie-files"]["data"] == {"mine.toml": text}
 
 
 def test_the_numbers_of_the_policy_may_be_a_map(home: Path, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class Site(NamedTuple):
 
     @contextlib.asynccontextmanager
     async def serving(self, **values: str) -> AsyncGenerator[Service, None]:
-        source = Source({**ACTIVE, **values})
+        source = Source.of(**(ACTIVE | values))
         server = replace(source.load(ServerSettings), drain_s=0)
         scoring = source.load(ScoringSettings)
         source.finish()
@@ -384,7 +384,7 @@ async def test_a_fallback_waits_for_the_broker_as_an_answer_does(
 async def test_its_settings_are_in_the_log_before_its_first_answer(
     site: Site, database_file: Path
 ) -> None:
-    async with living(site, database_file, FILTER_STALE="twin") as life:
+    async with living(site, database_file, filter_stale="twin") as life:
         await post(life.port, "/filter", BODY)
 
     first, *_ = await entries(site.bus)

@@ -51,7 +51,7 @@ def test_encoded_rules_are_decoded_unchanged() -> None:
         QUEUE_HP_MIN="3",
         CPU_ECO_CAP_PCT_OF_MAX="none",
         GPU_WRITE_ABSOLUTE_CAPS="true",
-        PROFILE_MIN_DWELL="90s",
+        profile_min_dwell="90s",
     ).rules()
     travelled: dict[str, float | str | bool] = {
         name: float(value) if type(value) is int else value
@@ -77,7 +77,7 @@ def test_policies_receive_numbers_by_the_names_of_settings() -> None:
         ("POLICY_NUMBERS", "a=nan", "not finite"),
         ("POLICY_NUMBERS", "=1", "not a list of name=number"),
         ("NODE_SELECTOR", "managed", "not a list of label=value"),
-        ("FAMILY_FLOOR", "never", "one of within, always"),
+        ("family_floor", "never", "one of within, always"),
         ("CPU_ECO_CAP_PCT_OF_MAX", "101", "more than 100 percent; allowed: a number from 1 to 100"),
         ("CPU_ECO_CAP_PCT_OF_MAX", "100.5", "more than 100 percent"),
         ("CPU_ECO_CAP_PCT_OF_MAX", "-1", "not a percentage; allowed: a number from 1 to 100"),

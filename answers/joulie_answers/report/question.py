@@ -28,7 +28,7 @@ from joulie_simulator.energy.product import Product
 GUESSED_IDLE = 0.4  # of the rated power of the CPUs, where no idle power was seen
 LEAST_KNOWN = 0.1  # share of the time with readings: fewer give no better estimate
 FIXED = ("daemonset", "mirror")  # their node is not a choice
-POLICIES = {"headroom": "joulie", "energy": "joulie-energy"}  # by the setting SCORING
+POLICIES = {"headroom": "joulie", "energy": "joulie-energy"}  # by scoring, of the preset
 
 
 class Asked(NamedTuple):

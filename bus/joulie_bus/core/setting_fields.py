@@ -20,7 +20,7 @@ class NoSettings:
     """Of code that has none."""
 
 
-def setting(
+def setting(  # noqa: PLR0913 (the columns of a declaration)
     parse: Parser[T],
     name: str,
     default: str,
@@ -28,10 +28,13 @@ def setting(
     *,
     secret: bool = False,
     table: bool = False,
+    section: str = "",
 ) -> T:
     """A field of a settings class. The default is text too, so that it passes the same parser.
 
     `table`: a file may give it as a table of numbers; the parser gets the `pairs` of it.
+    `section`: of the files of presets, which may give it by its name in small letters. A setting
+    whose name is in small letters is given by them only.
     """
     field: Any = dataclasses.field(
         default_factory=lambda: parse(default),
@@ -42,9 +45,18 @@ def setting(
             "doc": doc,
             "secret": secret,
             "table": table,
+            "section": section,
+            "only_preset": bool(section) and name.islower(),
         },
     )
     return field  # type: ignore[no-any-return]
+
+
+def preset_number(
+    parse: Parser[T], name: str, default: str, doc: str, section: str, *, table: bool = False
+) -> T:
+    """A number or a choice of scores or plans, which only the file of a preset gives."""
+    return setting(parse, name, default, doc, table=table, section=section)
 
 
 def pairs(table: Mapping[str, object]) -> str:

@@ -1,28 +1,25 @@
-"""Presets: PRESET chooses the defaults of other settings. A setting that is given wins."""
+"""The names of presets, which give the defaults of scores and plans: PRESET names one.
 
-from collections.abc import Mapping
+`preset_files` reads them: headroom.toml and savings.toml beside this file, or a file of one's own.
+"""
 
 PRESET = "PRESET"
 HEADROOM, SAVINGS = "headroom", "savings"
-# The defaults that each preset replaces.
-PRESETS: Mapping[str, Mapping[str, str]] = {
-    HEADROOM: {},
-    SAVINGS: {
-        "SCORING": "energy",
-        "POLICY_TYPE": "consolidate_and_sleep",
-        "ECO_WITHOUT_CAPS": "false",
-        "CPU_PODS_ON_GPU_NODES": "avoid",
-        "GPU_PACKING": "fragmentation",
-    },
-}
+SHIPPED = (HEADROOM, SAVINGS)
+ENDING = ".toml"
 PRESET_DOC = (
-    "Defaults of the settings that it names: headroom, the published formula and no sleep; "
-    "savings, scores by added watts, nodes that sleep, and no eco node without caps"
+    "Defaults of scores and plans: headroom, the published formula and no sleep; savings, scores "
+    "by added watts, nodes that sleep, and no eco node without caps; or a file of your own"
 )
 
 
-def preset(name: str) -> str:
-    """headroom or savings"""
-    if name not in PRESETS:
+def preset(text: str) -> str:
+    """headroom, savings, or a TOML file such as /etc/joulie/mine.toml"""
+    if text in SHIPPED:
+        return text
+    name = text.rpartition("/")[2].removesuffix(ENDING)
+    if not text.endswith(ENDING) or not name:
         raise ValueError("unknown")
+    if name in SHIPPED:
+        raise ValueError(f"{name}{ENDING} is a file that is shipped; name your own otherwise")
     return name

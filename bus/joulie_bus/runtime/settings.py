@@ -8,7 +8,8 @@ import dataclasses
 import difflib
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -21,14 +22,16 @@ from joulie_bus.core.setting_fields import inbox as inbox
 from joulie_bus.core.setting_fields import integer as integer
 from joulie_bus.core.setting_fields import number as number
 from joulie_bus.core.setting_fields import pairs
+from joulie_bus.core.setting_fields import preset_number as preset_number
 from joulie_bus.core.setting_fields import setting as setting
 from joulie_bus.core.setting_fields import some_time as some_time
 from joulie_bus.core.setting_fields import some_time_or_never as some_time_or_never
 from joulie_bus.core.setting_fields import text as text
 from joulie_bus.core.setting_fields import token as token
 from joulie_bus.errors import SettingsError
-from joulie_bus.runtime import nats_keys
-from joulie_bus.runtime.presets import HEADROOM, PRESET, PRESETS
+from joulie_bus.runtime import nats_keys, preset_files, presets
+from joulie_bus.runtime.preset_files import Preset, PresetMistake
+from joulie_bus.runtime.presets import PRESET
 from joulie_bus.runtime.secret_files import SUFFIX, secret_in
 
 T = TypeVar("T")
@@ -55,7 +58,7 @@ class Declared(NamedTuple):
 class InForce(NamedTuple):
     name: str
     value: str
-    origin: str  # environment, the path of the file, PRESET=name, or default
+    origin: str  # environment, the path of the file, the line of a preset, or default
 
 
 def named(cls: type) -> list[dataclasses.Field[Any]]:
@@ -64,14 +67,29 @@ def named(cls: type) -> list[dataclasses.Field[Any]]:
 
 
 def declared(*classes: type) -> list[Declared]:
-    found = {
-        m["name"]: Declared(
-            m["name"], m["default"], m["parse"].__doc__ or "", m["doc"], m["secret"]
-        )
-        for cls in classes
-        for m in (field.metadata for field in named(cls))
-    }
+    """Without the numbers that only presets give."""
+    found = {m["name"]: _declared(m) for m in _metadata(*classes) if not m["only_preset"]}
     return sorted(found.values())
+
+
+def in_presets(section: str, *classes: type) -> list[Declared]:
+    """What a section of a preset's file may give, by the names in the file."""
+    found = {key_of(m): _declared(m) for m in _metadata(*classes) if m["section"] == section}
+    return [found[key]._replace(name=key) for key in sorted(found)]
+
+
+def key_of(meta: Mapping[str, Any]) -> str:
+    """The name in the file of a preset."""
+    return str(meta["name"]).lower()
+
+
+def _metadata(*classes: type) -> Iterator[Mapping[str, Any]]:
+    return (field.metadata for cls in classes for field in named(cls))
+
+
+def _declared(meta: Mapping[str, Any]) -> Declared:
+    allowed = meta["parse"].__doc__ or ""
+    return Declared(meta["name"], meta["default"], allowed, meta["doc"], meta["secret"])
 
 
 @runtime_checkable
@@ -82,15 +100,26 @@ class Checked(Protocol):
 
 
 class Source:
-    """The sources of values; collects mistakes until `finish`."""
+    """The sources of values; collects mistakes until `finish`.
+
+    `gives_numbers`: the texts may name numbers that else only presets give.
+    """
 
     def __init__(
-        self, environ: Mapping[str, str], file: Path | None = None, said_by: str = "environment"
+        self,
+        environ: Mapping[str, str],
+        file: Path | None = None,
+        said_by: str = "environment",
+        *,
+        gives_numbers: bool = False,
     ) -> None:
         self._environ = environ
         self._said_by = said_by
         self._file = file
+        self._gives_numbers = gives_numbers
         self._mistakes: list[str] = []
+        self._of_presets: set[str] = set()  # keys of presets that were asked for
+        self._misplaced: set[str] = set()  # names of the file that only a preset may give
         self._asked: set[str] = set()
         self._in_force: dict[str, InForce] = {}
         self.without_effect: dict[str, str] = {}  # settings of others, and what replaced them
@@ -99,7 +128,8 @@ class Source:
 
     @classmethod
     def of(cls, **values: str) -> "Source":
-        return cls(values)
+        """Of texts that may name the numbers of presets, too, as those of a command do."""
+        return cls(values, gives_numbers=True)
 
     def load(self, cls: type[T]) -> T:
         values: dict[str, Any] = {}
@@ -158,13 +188,15 @@ class Source:
 
         `elsewhere` gives the settings of other components, which one file may hold, too.
         """
-        if set(self._toml) - self._asked:
-            self._asked.update(elsewhere())
-        names = self._asked
-        for name in sorted(set(self._toml) - names):
-            near = difflib.get_close_matches(name, names, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+        unknown = set(self._toml) - self._asked - self._misplaced
+        if unknown or self._not_asked_in_preset():
+            others = set(elsewhere())
+            self._asked |= others
+            self._of_presets |= others
+        for name in sorted(unknown - self._asked):
+            hint = _near(name, self._asked)
             self._mistakes.append(f"{name} in {self._file}: there is no such setting{hint}")
+        self._mistakes.extend(self._unknown_in_preset())
         if self._mistakes:
             raise SettingsError(self._mistakes)
         return [self._in_force[name] for name in sorted(self._in_force)]
@@ -172,16 +204,76 @@ class Source:
     def _find(self, meta: Mapping[str, Any]) -> tuple[str, str] | None:
         """The text and where it is from; None after a mistake."""
         name = meta["name"]
-        for values, origin in ((self._environ, self._said_by), (self._toml, str(self._file))):
-            if meta["secret"] and values.get(name + SUFFIX):
-                return self._in_file(name, values, origin)
-            if name in values:
-                return values[name], origin
-        preset = self.given(PRESET) or HEADROOM
-        preferred = PRESETS.get(preset, {})  # an unknown one is a mistake of its own
-        if name in preferred:
-            return preferred[name], f"{PRESET}={preset}"
+        if meta["section"]:
+            self._of_presets.add(f"{meta['section']}.{key_of(meta)}")
+        if meta["only_preset"] and not self._gives_numbers:
+            if self._is_misplaced(meta):
+                return None
+        else:
+            for values, origin in ((self._environ, self._said_by), (self._toml, str(self._file))):
+                if meta["secret"] and values.get(name + SUFFIX):
+                    return self._in_file(name, values, origin)
+                if name in values:
+                    return values[name], origin
+        if meta["section"]:
+            return self._in_preset(meta)
         return meta["default"], "default"
+
+    def _in_preset(self, meta: Mapping[str, Any]) -> tuple[str, str] | None:
+        """The text of the preset, or the default; None after a mistake."""
+        given = self._preset.get(f"{meta['section']}.{key_of(meta)}")
+        if given is None:
+            return meta["default"], "default"
+        if given.is_table != meta["table"]:
+            kind = "a table of numbers" if meta["table"] else "one value, no table"
+            self._mistakes.append(f"{given.where}: {key_of(meta)} is {kind}")
+            return None
+        return given.text, given.where
+
+    @cached_property
+    def _preset(self) -> Preset:
+        """Empty without PRESET, and after a mistake. The defaults are those of headroom."""
+        named_preset = self.given(PRESET)
+        if named_preset is None:
+            return {}
+        try:
+            presets.preset(named_preset)
+        except ValueError:  # a mistake of PRESET itself
+            return {}
+        try:
+            return preset_files.read(named_preset)
+        except PresetMistake as mistake:
+            self._mistakes.append(str(mistake))
+            return {}
+
+    def _not_asked_in_preset(self) -> list[str]:
+        """Of the sections that are read here; the others are those of other components."""
+        sections = {key.partition(".")[0] for key in self._of_presets}
+        keys = (key for key, given in self._preset.items() if not given.is_shipped)
+        return sorted(
+            key for key in keys if key.partition(".")[0] in sections and key not in self._of_presets
+        )
+
+    def _unknown_in_preset(self) -> Iterator[str]:
+        for key in self._not_asked_in_preset():
+            section, _, name = key.partition(".")
+            in_section = [each for each in self._of_presets if each.startswith(f"{section}.")]
+            hint = _near(name, [each.partition(".")[2] for each in in_section])
+            where = self._preset[key].where
+            yield f"{where}: [{section}] has no {name}{hint}; remove or rename it"
+
+    def _is_misplaced(self, meta: Mapping[str, Any]) -> bool:
+        key = key_of(meta)
+        places = {self._said_by: [key.upper()] if key.upper() in self._environ else []}
+        places |= {str(self._file): [each for each in (key, key.upper()) if each in self._toml]}
+        self._misplaced.update(places[str(self._file)])
+        for origin, found in places.items():
+            self._mistakes.extend(
+                f"{name} (from {origin}): only a preset gives it: write `{key} = ...` below "
+                f"[{meta['section']}] in a TOML file, and the path of the file in {PRESET}"
+                for name in found
+            )
+        return any(places.values())
 
     def _in_file(self, name: str, values: Mapping[str, str], origin: str) -> tuple[str, str] | None:
         path = values[name + SUFFIX]
@@ -218,6 +310,11 @@ class Source:
         except ValueError as error:
             self._mistakes.append(f"{name} in {self._file}: {error}")
             return None
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    found = difflib.get_close_matches(name, names, 1)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 def _as_text(value: object) -> str:

@@ -1,6 +1,6 @@
 """recompute past decisions with other settings; changes nothing.
 
-joulie whatif --set SCORING=headroom
+joulie whatif --set scoring=headroom
 joulie whatif --policy queue_aware_v1 --from-position 1000
 """
 
@@ -101,7 +101,7 @@ def other_of(given: Mapping[str, str]) -> Overrides:
     if unknown := [name for name in given if name not in known]:
         why = "not a setting of scores or plans, so nothing was computed; similar names are"
         raise SettingsError([f"{name}: {why} {similar_names(name, known)}" for name in unknown])
-    source = Source(given, said_by="the command line")
+    source = Source(given, said_by="the command line", gives_numbers=True)
     weights, rules = source.load(ScoringSettings).weights(), source.load(OperatorSettings).rules()
     source.finish()
     named = {scoring[name] for name in given if name in scoring}
@@ -149,7 +149,7 @@ def reruled(then: Rules, other: Rules, named: set[str]) -> Rules:
 
 
 def _fields(settings: type) -> dict[str, str]:
-    """Environment name -> field."""
+    """The name of a setting, or that in a preset -> field."""
     from joulie_bus.runtime.settings import named
 
     return {field.metadata["name"]: field.name for field in named(settings)}
@@ -252,6 +252,6 @@ def _notes(found: Comparison) -> Iterator[str]:
         yield f"{found.all.watts_unknown} pods are not in the watts: a best node had no fresh data."
     if (other := found.all.decisions - len(found.score_deltas)) > 0:
         yield (
-            f"The scores of {other} pods are not compared: each value of SCORING has a scale of "
+            f"The scores of {other} pods are not compared: each value of scoring has a scale of "
             "its own."
         )

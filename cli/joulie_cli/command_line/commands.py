@@ -128,8 +128,11 @@ def commands() -> dict[str, Command]:
 
 
 def every_setting() -> list[str]:
-    """The settings of all commands. Imports them all, so only a file with others needs it."""
-    from joulie_bus.runtime.settings import BusSettings, declared
+    """The settings of all commands, and what presets may give, as section.key. Imports them all,
+    so only a file with others needs it."""
+    from joulie_bus.runtime.preset_files import SECTIONS
+    from joulie_bus.runtime.settings import BusSettings, declared, in_presets
 
     classes = [each for one in commands().values() for each in one.load().program().all_settings()]
-    return [row.name for row in declared(BusSettings, *classes)]
+    keys = [f"{of}.{row.name}" for of in SECTIONS for row in in_presets(of, *classes)]
+    return [*(row.name for row in declared(BusSettings, *classes)), *keys]

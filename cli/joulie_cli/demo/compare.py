@@ -60,12 +60,10 @@ def settings_of(speed: float) -> dict[str, dict[str, str]]:
     has measured that caps save."""
     both = {"RECONCILE_INTERVAL": f"{RECONCILE_S / speed:g}s"}
     return {
-        HEADROOM: both
-        | {PRESET: presets.HEADROOM, "SCORING": "headroom", "POLICY_TYPE": "static_partition"},
+        HEADROOM: both | {PRESET: presets.HEADROOM, "POLICY_TYPE": "static_partition"},
         ENERGY: both
         | {
             PRESET: presets.SAVINGS,
-            "SCORING": "energy",
             "POLICY_TYPE": "consolidate_and_sleep",
             "POLICY_NUMBERS": f"{times_at(speed)},caps_where_measured=1",
         },

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from joulie_answers.text.tables import TextTable, TextWithTables
+from joulie_bus.runtime.presets import PRESET
 
 MOST_DIFFERENCE = 0.05  # of the work: a saving would be work that was not done
 SAME_HOURS = 0.001  # a run that was interrupted is shorter
@@ -128,4 +129,4 @@ def _table(data: Mapping[str, Any]) -> TextTable:
 
 def _scoring(run: Mapping[str, Any]) -> str:
     sleeps = run["settings"]["POLICY_TYPE"] == "consolidate_and_sleep"
-    return f"{run['settings']['SCORING']}, {'sleep' if sleeps else 'no sleep'}"
+    return f"{run['settings'][PRESET]}, {'sleep' if sleeps else 'no sleep'}"

@@ -19,7 +19,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     length.add_argument(
         "--compare",
         action="store_true",
-        help="the same pods twice: with the defaults, and with SCORING=energy and nodes that sleep",
+        help="the same pods twice: with PRESET=headroom, and with PRESET=savings",
     )
     length.add_argument(
         "--for",

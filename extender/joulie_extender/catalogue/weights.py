@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from joulie_bus.core.setting_fields import choice, setting
+from joulie_bus.core.setting_fields import choice, preset_number, setting
 from joulie_bus.runtime.presets import HEADROOM, PRESET, PRESET_DOC, preset
 from joulie_extender.gpu.fit import PackingWeights
 from joulie_extender.rules.node_class import StaleClassSettings
@@ -46,14 +46,15 @@ class ScoreSettings(
     """The settings whose values a declaration in the log has under the same names."""
 
     preset: str = setting(preset, PRESET, HEADROOM, PRESET_DOC)  # scores do not depend on it
-    scoring: str = setting(
+    scoring: str = preset_number(
         choice("headroom", "energy"),
-        "SCORING",
+        "scoring",
         "headroom",
         "Way to score: by the power headroom of the node, or by the watts that the pod adds",
+        "scores",
     )
-    score_range: float = setting(
-        highest_score, "SCORE_RANGE", "100", "Highest score that is answered"
+    score_range: float = preset_number(
+        highest_score, "score_range", "100", "Highest score that is answered", "scores"
     )
 
 

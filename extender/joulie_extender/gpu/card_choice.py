@@ -1,7 +1,7 @@
 """Chooses the GPUs of a node for a pod. The same cards and pod give the same choice.
 
 Options are ranked, in this order, by: cards the pod has claimed already; no untouched group of
-linked cards broken up; cards linked to each other; with GPU_PACKING=fragmentation the least loss
+linked cards broken up; cards linked to each other; with gpu_packing=fragmentation the least loss
 for later pods; the least memory left over; the fewest free cards left in their group. Names break
 ties.
 """

@@ -179,7 +179,7 @@ _BIND = "Only one extender may bind. It is this one, because card and node are o
 _WEIGHT = (
     "A score of 0..100 counts weight x 10 x score points. All default plugins together give at "
     "most 1200, and from Kubernetes 1.35 on 1400 to pods with resource claims, so weight 1 "
-    "outweighs nearly all of them. SCORE_RANGE=10 reduces it to a tenth."
+    "outweighs nearly all of them. score_range = 10 in a preset reduces it to a tenth."
 )
 _NAMES = "Names instead of whole nodes: requests are 10 to 100 times smaller."
 _MANAGED = (

@@ -23,7 +23,7 @@ class Draining(Rule[StaleClassSettings]):
     settings = StaleClassSettings
     reads_labels = True
     advice = (
-        (DRAINING, "It passes when the drain ends; DRAIN_DEADLINE bounds it."),
+        (DRAINING, "It passes when the drain ends; drain_deadline bounds it."),
         (STALE, STALE_ADVICE),
     )
 

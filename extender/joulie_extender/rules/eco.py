@@ -32,7 +32,10 @@ class Eco(Rule[StaleClassSettings]):
     advice = (
         (ECO, _TOO_FEW),
         (ECO_LABEL, _TOO_FEW),
-        (DRAINING, f"It passes when a drain ends; DRAIN_DEADLINE bounds it. {_TOO_FEW}"),
+        (
+            DRAINING,
+            f"It passes when a drain ends; drain_deadline bounds it. {_TOO_FEW}",
+        ),
         (STALE, STALE_ADVICE),
     )
 

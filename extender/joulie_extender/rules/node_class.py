@@ -8,23 +8,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from joulie_bus.core.setting_fields import choice, setting
+from joulie_bus.core.setting_fields import choice, preset_number
 from joulie_extender.rules.rule import Codes, RuleInput, Verdict
 from joulie_projections.twin.twin import NodeClass
 
 DRAINING = Verdict(2, "draining", "the node is draining")
-STALE = Verdict(4, "stale", "its state is too old, and FILTER_STALE is closed")
+STALE = Verdict(4, "stale", "its state is too old, and filter_stale is 'closed'")
 STALE_ADVICE = "The state of the nodes is old: check the operator and the projector."
 
 
 @dataclass(frozen=True, kw_only=True)
 class StaleClassSettings:
-    filter_stale: str = setting(
+    filter_stale: str = preset_number(
         choice("label", "closed", "twin"),
-        "FILTER_STALE",
+        "filter_stale",
         "label",
         "Filter rule for a stale twin: use the label of the node (label), refuse the node "
         "(closed), or use the stale twin (twin)",
+        "scores",
     )
 
 

@@ -1,10 +1,10 @@
-"""Keeps capacity free, and bounds the cores beside a card, as `CAPACITY_RESERVE` asks for."""
+"""Keeps capacity free, and bounds the cores beside a card, as `capacity_reserve` asks for."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from joulie_bus.core.setting_fields import setting
+from joulie_bus.core.setting_fields import preset_number
 from joulie_bus.events import PodAsk
 from joulie_extender.gpu.free import asks_no_card, free_cards, free_cores
 from joulie_extender.rules.rule import PASSED, Codes, Rule, RuleInput, Verdict
@@ -28,12 +28,12 @@ from joulie_projections.twin.power import cores_of
 RESERVED = Verdict(
     REFUSED_FOR_RESERVE,
     "reserve",
-    "the pod would take capacity that CAPACITY_RESERVE keeps free",
+    "the pod would take capacity that capacity_reserve keeps free",
 )
 CORES_PER_CARD = Verdict(
     REFUSED_FOR_CORES,
     "cores per card",
-    "the pod asks for more cores per card than CAPACITY_RESERVE allows",
+    "the pod asks for more cores per card than capacity_reserve allows",
 )
 WANTS_RESERVE = "the pod would take capacity that is kept free"
 WANTS_FEWER_CORES = "the pod asks for more cores per card than the cluster allows"
@@ -41,12 +41,14 @@ WANTS_FEWER_CORES = "the pod asks for more cores per card than the cluster allow
 
 @dataclass(frozen=True, kw_only=True)
 class ReserveSettings:
-    reserve: CapacityReserve = setting(
+    reserve: CapacityReserve = preset_number(
         capacity_reserve,
-        "CAPACITY_RESERVE",
+        "capacity_reserve",
         "",
         "Capacity that the filter keeps free: cards (share) and cores-per-card for class "
         "performance, cores-beside-card and cores (share) for pods without cards",
+        "scores",
+        table=True,
     )
 
 
@@ -58,7 +60,7 @@ class CoresPerCard(Rule[ReserveSettings]):
     advice = (
         (
             CORES_PER_CARD,
-            "Lower the pod's CPU request, or raise cores-per-card of CAPACITY_RESERVE.",
+            "Lower the pod's CPU request, or raise cores-per-card of capacity_reserve.",
         ),
     )
 
@@ -86,7 +88,7 @@ class Reserve(Rule[ReserveSettings]):
     advice = (
         (
             RESERVED,
-            "It passes when pods end or nodes are added. CAPACITY_RESERVE says what is kept free.",
+            "It passes when pods end or nodes are added. capacity_reserve says what is kept free.",
         ),
     )
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from joulie_bus.core.setting_fields import choice, setting
+from joulie_bus.core.setting_fields import choice, preset_number
 from joulie_extender.gpu.free import asks_no_card, free_cards
 from joulie_extender.terms.lead import points_behind
 from joulie_extender.terms.term import Amount, Term, TermInput
@@ -12,12 +12,13 @@ from joulie_projections.twin.energy_score import ROUNDING
 
 @dataclass(frozen=True, kw_only=True)
 class CardsKeptSettings:
-    cpu_pods_on_gpu_nodes: str = setting(
+    cpu_pods_on_gpu_nodes: str = preset_number(
         choice("avoid", "allow"),
-        "CPU_PODS_ON_GPU_NODES",
+        "cpu_pods_on_gpu_nodes",
         "avoid",
         "avoid: a pod without a GPU request scores low on nodes with free cards while other "
         "nodes have room",
+        "scores",
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from joulie_bus.core.setting_fields import setting
+from joulie_bus.core.setting_fields import preset_number
 from joulie_extender.terms.term import Amount, Nodes, Term, TermInput
 from joulie_projections.twin.arrays import Floats
 from joulie_projections.twin.cooling import Heat, model_named, model_names, stress
@@ -20,12 +20,13 @@ def a_cooling_model(name: str) -> str:
 @dataclass(frozen=True, kw_only=True)
 class CoolingSettings:
     cooling: float = 0.15  # the weight of the cooling reserve
-    cooling_model: str = setting(
+    cooling_model: str = preset_number(
         a_cooling_model,
-        "COOLING_MODEL",
+        "cooling_model",
         "linear",
         "Function that computes the cooling stress of a node from its power and the room "
         "temperature",
+        "scores",
     )
     cooling_power: str = "cap"  # "measured" in logs of versions up to 0.2.0 that asked for it
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from joulie_bus.core.setting_fields import choice, setting
+from joulie_bus.core.setting_fields import choice, preset_number
 from joulie_extender.gpu.expected_loss import expected_loss, points_of
 from joulie_extender.gpu.fit import (
     FRAGMENTATION,
@@ -27,13 +27,14 @@ from joulie_projections.twin.arrays import Floats
 
 @dataclass(frozen=True, kw_only=True)
 class PackingSettings:
-    gpu_packing: str = setting(
+    gpu_packing: str = preset_number(
         choice("share", "fit", "fragmentation"),
-        "GPU_PACKING",
+        "gpu_packing",
         "share",
         "Packing of cards: by the card memory in use on the node (share), also by how well the "
         "pod fills a card and leaves cores for free cards (fit), or by how little of the free "
         "cards becomes useless for pods like those that asked for cards before (fragmentation)",
+        "scores",
     )
 
     @property

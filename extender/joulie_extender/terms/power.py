@@ -17,18 +17,21 @@ class CoefficientSettings:
         "MARGINAL_CPU_UTIL_COEFF",
         "0.7",
         "Share of the requested CPU power that a pod is assumed to draw",
+        section="scores",
     )
     gpu_standard: float = setting(
         number(0, 2),
         "MARGINAL_GPU_UTIL_COEFF_STANDARD",
         "0.65",
         "Share of the requested GPU power that a standard pod is assumed to draw",
+        section="scores",
     )
     gpu_performance: float = setting(
         number(0, 2),
         "MARGINAL_GPU_UTIL_COEFF_PERFORMANCE",
         "0.85",
         "Share of the requested GPU power that a performance pod is assumed to draw",
+        section="scores",
     )
 
     @property

@@ -22,6 +22,7 @@ class TrendSettings:
         f"{SCALE:g}",
         "W/min of a node's trend per point while the cluster is steady; a third of it during a "
         "burst, which is a trend of the cluster above 83 times it",
+        section="scores",
     )
     trend_burst_scale: float = BURST_SCALE
     trend_limit: float = 25.0  # most points of a node's trend, either way

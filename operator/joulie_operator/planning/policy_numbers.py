@@ -61,12 +61,12 @@ def _wrong(name: str, value: float, *, others: bool) -> str | None:
         try:
             msgspec.convert(value, _TYPES[known], strict=False)
         except msgspec.ValidationError:
-            return f"{name}={value:g} is not {_described(known)}"
+            return f"{name}={value:g} is not {described(known)}"
         return None
     return None if others else f"there is no {name}; there are {', '.join(_TYPES)}"
 
 
-def _described(name: str) -> str:
+def described(name: str) -> str:
     return str(_schema()["properties"][name]["description"])
 
 

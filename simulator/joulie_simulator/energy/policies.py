@@ -161,7 +161,7 @@ def _headroom_and_cooling(fleet: Fleet, job: Job) -> Floats:
 class JoulieEnergy:
     """The least added watts: the function that production scores with."""
 
-    keeps_cards = True  # CPU_PODS_ON_GPU_NODES=avoid
+    keeps_cards = True  # cpu_pods_on_gpu_nodes = "avoid"
 
     def scores(self, fleet: Fleet, job: Job) -> Floats:
         nodes = energy_nodes(fleet, job)
@@ -183,8 +183,8 @@ def energy_nodes(fleet: Fleet, job: Job) -> EnergyNodes:
 
 
 class Reserving(JoulieEnergy):
-    """The same behind the filter of CAPACITY_RESERVE, for clusters where not all jobs fit. The
-    scores do not keep cards in addition (CPU_PODS_ON_GPU_NODES=allow).
+    """The same behind the filter of capacity_reserve, for clusters where not all jobs fit. The
+    scores do not keep cards in addition (cpu_pods_on_gpu_nodes = "allow").
     """
 
     keeps_cards = False
@@ -224,7 +224,7 @@ class RefuseBig(KubeDefault):
 
 Make = Callable[[Trends], Policy]
 BASELINE = "reference-baseline"
-REST = "cores-beside-card=8,cores=0.005"  # of CAPACITY_RESERVE
+REST = "cores-beside-card=8,cores=0.005"  # of capacity_reserve
 POLICIES: Mapping[str, Make] = {
     BASELINE: lambda _: ReferenceBaseline(),
     "reference-legacy": ReferenceLegacy,

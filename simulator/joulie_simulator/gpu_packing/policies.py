@@ -120,5 +120,5 @@ POLICIES: dict[str, Callable[[Farm], Policy]] = {
     "the article's formula": lambda _: Article(),
     "the same, best fitting cards": lambda _: BestFit(),
     "Joulie's /gpu": lambda farm: JouliePolicy(farm, "share"),
-    "Joulie's /gpu, GPU_PACKING=fit": lambda farm: JouliePolicy(farm, "fit"),
+    "Joulie's /gpu, gpu_packing=fit": lambda farm: JouliePolicy(farm, "fit"),
 }

@@ -56,7 +56,7 @@ def test_the_settings_come_with_their_origin_and_without_secrets(
     _, found, settings = examined(capsys, monkeypatch, "--data", str(tmp_path))
 
     assert settings["NATS_USER"]["origin"] == "environment"
-    assert settings["SCORE_RANGE"]["origin"] == "default"
+    assert settings["score_range"]["origin"] == "default"
     assert "a-secret-of-ours" not in json.dumps([found, settings])
 
 

@@ -172,10 +172,10 @@ def test_scores_of_two_scales_are_neither_subtracted_nor_shown() -> None:
 
     assert (alone.all.score_shift, alone.score_deltas) == (None, [])
     assert (beside.all.score_shift, beside.score_deltas) == (0.0, [10.0, -10.0])
-    text = as_text({"SCORING": "headroom"}, beside)
+    text = as_text({"scoring": "headroom"}, beside)
     assert "team/a: n1 50.0 -> n2 60.0" in text
     assert "team/c: n1 70 W -> n3 90 W" in text
-    assert "The scores of 1 pods are not compared: each value of SCORING has a scale" in text
+    assert "The scores of 1 pods are not compared: each value of scoring has a scale" in text
     assert as_json({}, alone)["all"]["score_shift"] is None
 
 
@@ -184,7 +184,7 @@ def test_unknown_watts_are_no_watts() -> None:
     found = compare_changes([*TWO_SHIFTS, unknown])
 
     assert (found.all.watts_before, found.all.watts_after, found.all.watts_unknown) == (20, 18, 1)
-    text = as_text({"SCORING": "headroom"}, found)
+    text = as_text({"scoring": "headroom"}, found)
     assert "1 pods are not in the watts: a best node had no fresh data." in text
 
 
@@ -219,7 +219,7 @@ async def test_decisions_of_unknown_settings_are_counted_and_left_out(
     found = await asked(small_log, Overrides(weights=lambda then: then))
 
     assert (found.all.decisions, found.left_out) == (4, {UNKNOWN_SETTINGS: 1})
-    text = as_text({"SCORING": "headroom"}, found)
+    text = as_text({"scoring": "headroom"}, found)
     assert "1 scored pods were left out: their settings are not in the log" in text
 
 

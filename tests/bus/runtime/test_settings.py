@@ -227,10 +227,11 @@ def test_the_environment_is_stronger_than_the_file_and_the_file_than_the_default
 def test_a_file_may_hold_numbers_and_truths_as_toml_writes_them(
     toml: Callable[[str], Path],
 ) -> None:
-    file = toml("ENABLE_FACILITY_METRICS = true\nSCORE_RANGE = 10\nMARGINAL_CPU_UTIL_COEFF = 0.5\n")
+    lines = ("ENABLE_FACILITY_METRICS = true", "SCORE_TREND_SCALE = 10")
+    file = toml("\n".join([*lines, "MARGINAL_CPU_UTIL_COEFF = 0.5"]))
     loaded = Source({}, file).load(ScoringSettings)
 
-    assert (loaded.facility, loaded.score_range, loaded.cpu) == (True, 10.0, 0.5)
+    assert (loaded.facility, loaded.trend_scale, loaded.cpu) == (True, 10.0, 0.5)
 
 
 def test_a_child_process_gets_the_settings_of_the_file_that_apply(

@@ -23,7 +23,7 @@ def run(
         "wait_p99_s": 5.0,
     }
     energy = {"meter_kwh": meter_kwh, "unknown_kwh": unknown_kwh, "ledger_behind_ms": 0}
-    settings = {"SCORING": "energy", "POLICY_TYPE": "consolidate_and_sleep"}
+    settings = {"PRESET": "savings", "POLICY_TYPE": "consolidate_and_sleep"}
     replayed = {"decisions": 7, "mismatches": mismatches}
     return Measured("/data", settings, simulated, energy, replayed)
 

@@ -168,7 +168,7 @@ def test_whatif_has_a_table_of_groups_that_a_terminal_of_80_columns_draws(
 ) -> None:
     where = ("--data", golden.data, "--archive", golden.archive)
 
-    (table,) = tables_of(("whatif", "--set", "SCORING=energy", *where), monkeypatch)
+    (table,) = tables_of(("whatif", "--set", "scoring=energy", *where), monkeypatch)
 
     assert table.rows[0][0] == "all"
     assert_fits(table)

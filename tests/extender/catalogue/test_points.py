@@ -138,7 +138,7 @@ def test_a_pod_gets_the_advice_of_the_rule_that_is_about_it() -> None:
     eco_only = replace(ask(), placement="eco-only")
 
     assert "static_hp_frac" in advice(DRAINING, performance).lower()
-    assert advice(DRAINING, eco_only) == "It passes when the drain ends; DRAIN_DEADLINE bounds it."
+    assert advice(DRAINING, eco_only) == "It passes when the drain ends; drain_deadline bounds it."
     assert "static_hp_frac" in advice(ECO, ask()).lower()  # of another pod than the rule is about
     assert advice(4, performance) == advice(4, eco_only) == STALE_ADVICE
     assert advice(5, ask()).startswith("It passes when the power target ends")

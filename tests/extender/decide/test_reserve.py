@@ -1,4 +1,4 @@
-"""What CAPACITY_RESERVE refuses, in decisions as the log keeps them."""
+"""What capacity_reserve refuses, in decisions as the log keeps them."""
 
 import pytest
 from msgspec.structs import replace
@@ -123,7 +123,7 @@ def test_nothing_is_kept_of_what_does_not_exist() -> None:
 
 
 def test_the_setting_becomes_a_weight() -> None:
-    loaded = Source.of(CAPACITY_RESERVE="cards=0.25,cores-beside-card=8,cores=0.1")
+    loaded = Source.of(capacity_reserve="cards=0.25,cores-beside-card=8,cores=0.1")
 
     assert loaded.load(ScoringSettings).weights().reserve == KEEPS.reserve
 

@@ -92,7 +92,7 @@ async def cluster(
     request: pytest.FixtureRequest,
 ) -> AsyncGenerator[Cluster, None]:
     count, settings = request.param
-    source = Source(SETTINGS | settings)
+    source = Source.of(**(SETTINGS | settings))
     server = replace(source.load(ServerSettings), drain_s=0)
     weights = source.load(ScoringSettings).weights()
     signer, reader = Signer.of(tmp_path / "key"), database.reader(database_file)
@@ -125,7 +125,7 @@ async def test_pods_that_come_faster_than_readings_spread_over_equal_nodes(
     assert len(cluster.placed) > 120
 
 
-@pytest.mark.parametrize("cluster", [(6, {"SCORING": "energy"})], indirect=True)
+@pytest.mark.parametrize("cluster", [(6, {"scoring": "energy"})], indirect=True)
 async def test_packing_by_energy_fills_an_eco_node_up_to_its_cap_and_then_the_next(
     cluster: Cluster,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`GPU_PACKING=fragmentation`: scores and cards by what a placement leaves for later pods."""
+"""`gpu_packing=fragmentation`: scores and cards by what a placement leaves for later pods."""
 
 import random
 from collections.abc import Mapping

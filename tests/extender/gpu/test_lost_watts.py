@@ -1,4 +1,4 @@
-"""Scores by energy with `GPU_PACKING=fragmentation`: the loss of GPUs counts in watts."""
+"""Scores by energy with `gpu_packing=fragmentation`: the loss of GPUs counts in watts."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -36,6 +36,7 @@ EXAMPLES: Tree = {
     "digest": f"sha256:{'0f' * 32}",
     "image.pullSecrets": [{"name": "other"}],
     "files": {"other.toml": "x"},
+    "preset": "headroom",
     "settings": {"STATIC_HP_FRAC": "0.4"},
     "settings.POLICY_NUMBERS": "performance_floor=2",
     "scheduler.clusterIP": "10.0.0.99",

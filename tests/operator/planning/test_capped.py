@@ -1,4 +1,4 @@
-"""With ECO_WITHOUT_CAPS=false a node is eco only while its writer can set the caps."""
+"""With eco_without_caps=false a node is eco only while its writer can set the caps."""
 
 import pytest
 from hypothesis import given, settings

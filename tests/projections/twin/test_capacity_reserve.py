@@ -1,4 +1,4 @@
-"""The text of CAPACITY_RESERVE, and the rules compared with a loop over nodes."""
+"""The text of capacity_reserve, and the rules compared with a loop over nodes."""
 
 import re
 
