@@ -98,9 +98,9 @@ docs: setup ## build the documentation as a site, into docs/_build
 	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build
 
 # NAME=scheduler is one of the benchmarks; ARGS="--rounds 3" are options of it, of which
-# ARGS=--help shows all; AS=... is the name of its file in benchmarks/results, for another run of it.
+# ARGS=--help shows all; KEPT=... is the name of its file in benchmarks/results, for another run of it.
 bench: setup ## measure: NAME=scheduler runs a benchmark and keeps its figures
-	$(BIN)/python benchmarks/run.py $(NAME) $(if $(NAME),--keep $(or $(AS),$(NAME))) $(ARGS)
+	$(BIN)/python benchmarks/run.py $(NAME) $(if $(NAME),--keep $(or $(KEPT),$(NAME))) $(ARGS)
 
 # BECAUSE="..." is the reason for numbers that grew; without one, only smaller numbers are kept.
 costs: setup ## count anew what a pod costs, when it costs less, or more on purpose

@@ -1,6 +1,6 @@
 """Runs one benchmark, prints what it measured, and keeps it as JSON.
 
-    make bench NAME=scheduler [ARGS="--rounds 3"] [AS=scheduler-apart]
+    make bench NAME=scheduler [ARGS="--rounds 3"] [KEPT=scheduler-apart]
     .venv/bin/python benchmarks/run.py scheduler [--rounds 3] [--keep NAME] [--smallest]
 
 A benchmark is a module beside this one: its docstring says what it measures, `declare` adds its
