@@ -36,7 +36,13 @@ class Format(Protocol):
     def write(self, file: Path, columns: Columns, kinds: Kinds) -> None:
         """`kinds` are those of a typed table; none for a table of bytes."""
 
-    def read(self, content: bytes) -> Columns: ...
+    def read(self, content: bytes) -> Columns:
+        """A table of bytes."""
+        ...
+
+    def holds(self, content: bytes, columns: Columns, kinds: Kinds) -> bool:
+        """Whether a file is the typed table of these columns."""
+        ...
 
     def arrays(self, content: bytes, kinds: Kinds) -> Arrays:
         """A typed table, without its numbers that are no integers."""
@@ -88,10 +94,27 @@ class Parquet:
     def read(self, content: bytes) -> Columns:
         columns: dict[str, list[Any]] = {}
         for name, portions in self._columns_in(content):
-            columns[name] = [
-                value for portion in portions for value in self._decoded(portion).to_pylist()
-            ]
+            values = columns[name] = []
+            for portion in portions:
+                values += self._plain(portion).to_pylist()
         return columns
+
+    def holds(self, content: bytes, columns: Columns, kinds: Kinds) -> bool:
+        names: list[str] = []
+        for name, portions in self._columns_in(content):
+            names.append(name)
+            if name not in columns or not self._are(portions, columns[name], kinds[name]):
+                return False
+        return names == list(columns)
+
+    def _are(self, portions: Iterator[Any], values: Sequence[Any], kind: Kind) -> bool:
+        """Also of the same type, which engines rely on."""
+        expected, rows = self._column(values, kind), 0
+        for portion in portions:
+            if not self._plain(portion).equals(expected.slice(rows, len(portion))):
+                return False
+            rows += len(portion)
+        return bool(rows == len(expected))
 
     def arrays(self, content: bytes, kinds: Kinds) -> Arrays:
         integers: dict[str, Ints] = {}
@@ -154,11 +177,6 @@ class Parquet:
         lengths = self._compute.binary_length(column.dictionary).take(column.indices)
         return each + int(self._compute.sum(lengths).as_py() or 0)
 
-    def _decoded(self, column: Any) -> Any:
-        plain = self._plain(column)
-        is_time = self._arrow.types.is_timestamp(plain.type)
-        return plain.cast(self._arrow.int64()) if is_time else plain
-
     def _plain(self, column: Any) -> Any:
         return column.dictionary_decode() if self._has_dictionary(column) else column
 
@@ -177,6 +195,9 @@ class Segment:
     def read(self, content: bytes) -> Columns:
         columns = _columns_in(inflated(content, LARGEST_TABLE))
         return {name: _column_in(packed) for name, packed in columns.items()}
+
+    def holds(self, content: bytes, columns: Columns, kinds: Kinds) -> bool:
+        return self.read(content) == columns
 
     def arrays(self, content: bytes, kinds: Kinds) -> Arrays:
         return arrays_of(self.read(content), kinds)

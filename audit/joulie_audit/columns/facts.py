@@ -27,6 +27,7 @@ from joulie_bus.events import (
     TelemetrySampled,
     codec,
 )
+from joulie_bus.events.bounds import SEQ_DIGITS
 from joulie_bus.events.codec import Sample
 from joulie_bus.events.pods import PodAsk
 from joulie_bus.streams.authority import family_of, measured_on
@@ -125,7 +126,7 @@ class _Readings:
         before."""
         fact = sample.data
         life, _, digits = sample.id.rpartition(":")
-        is_number = digits.isascii() and digits.isdigit()
+        is_number = digits.isascii() and digits.isdigit() and len(digits) <= SEQ_DIGITS
         is_plain = (
             is_number
             and (digits[0] != "0" or digits == "0")
