@@ -1,9 +1,8 @@
 """The table of decisions in SQLite: bodies, their hash chain, and columns generated from them.
 
 A body begins with a header. Its first numbers give the end of each field, so that SQL expressions
-can extract a column; a malformed header gives values without an error. A body without a header has
-it in the column `beside`. Later steps change the table by their own statements; this stays as
-released.
+can extract a column; a malformed header, or none, gives values without an error. Later steps change
+the table by their own statements; this stays as released.
 """
 
 MARK = "@"  # the first character of a header; no message begins with it
@@ -29,7 +28,7 @@ def _column(name: str, kind: str, field: int, otherwise: str) -> str:
     cut = _text if kind == "TEXT" else _number
     made = (
         f"CASE WHEN substr(body, 1, 1) = x'{MARK.encode().hex()}' THEN {cut('body', field)} "
-        f"ELSE coalesce({cut('beside', field)}, {otherwise}) END"
+        f"ELSE {otherwise} END"
     )
     return f"{name} {kind} NOT NULL GENERATED ALWAYS AS ({made}) VIRTUAL"
 
@@ -39,7 +38,6 @@ _COLUMNS = (
     "body BLOB NOT NULL",
     "prev BLOB NOT NULL",
     "hash BLOB NOT NULL",
-    "beside BLOB",
     _column("event_id", "TEXT", 1, "'?' || pos"),
     _column("kind", "TEXT", 2, "''"),
     _column("pod_uid", "TEXT", 3, "''"),

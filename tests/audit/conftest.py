@@ -37,15 +37,6 @@ async def any_database(
         yield made
 
 
-@pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
-async def log_without_headers(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> AsyncGenerator[RecordedLog, None]:
-    """The small log without entry headers, in each kind of database."""
-    async with small_log_in(place_of(request), tmp_path, headers=False) as made:
-        yield made
-
-
 def place_of(request: pytest.FixtureRequest) -> Place:
     found: Path | Postgres = request.getfixturevalue(request.param)
     return found.migrated() if isinstance(found, Postgres) else found

@@ -11,10 +11,11 @@ from bus_kit import CLUSTER, VirtualClock, ask, hardware, node_seen, power
 from bus_kit.memory_broker import MemoryBroker, MemoryLog
 from joulie_answers.views.decision_text import considers
 from joulie_audit.archive.archiver import Archiver, ArchiveResult
-from joulie_audit.archive.columnar import Format, Segment
+from joulie_audit.archive.columnar import Format, Parquet, Segment
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.archive.restore import ALL, Restored, RestoreOptions, restore_at
+from joulie_audit.columns.tables import KINDS, Columns, Kind
 from joulie_audit.questions.explain import read
 from joulie_bus.events import AnyEvent, Fact, PodAsk
 from joulie_bus.log.producer import Producer
@@ -26,7 +27,7 @@ from joulie_extender.decide.decide import DecisionContext, decide_filter, decide
 from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
-from joulie_projections.chain.entry import Entry, entry_of, fields_before_bounds
+from joulie_projections.chain.entry import Entry, entry_of
 from joulie_projections.chain.head import Head
 from joulie_projections.chain.log_end import chained
 from joulie_projections.decision_log import key_change
@@ -52,15 +53,9 @@ Evolve = Callable[[Draft, Fact, int], None]
 
 
 class LogBuilder:
-    """Writes facts, plans and decisions as the projector, the operator and the extender do.
+    """Writes facts, plans and decisions as the projector, the operator and the extender do."""
 
-    Without `headers`, entries are written as before entries had headers.
-    """
-
-    def __init__(
-        self, store: Store, decision_log: DecisionLog, signer: Signer, *, headers: bool = True
-    ) -> None:
-        self.headers = headers
+    def __init__(self, store: Store, decision_log: DecisionLog, signer: Signer) -> None:
         self.fold_version = CODE_VERSION
         self.clock = VirtualClock()
         self.broker = MemoryBroker(CLUSTER, self.clock)
@@ -151,7 +146,7 @@ class LogBuilder:
 
     async def publish(self, *entries: AnyEvent) -> None:
         messages = [self._producer.stamp(entry) for entry in entries]
-        await self.write(messages, entry_of if self.headers else _entry_without_header)
+        await self.write(messages, entry_of)
 
     async def write(self, messages: Sequence[Message], to_entry: Callable[[Record], Entry]) -> None:
         """Publishes messages, and writes the entry that `to_entry` makes of each."""
@@ -220,10 +215,6 @@ class RecordedLog(NamedTuple):
                 yield history, facts
 
 
-def _entry_without_header(record: Record) -> Entry:
-    return Entry(fields_before_bounds(record.data, str(record.stream)), record.data)
-
-
 async def record_small_log(recorded: RecordedLog) -> None:
     """Four nodes, measured twice; a plan; two pods decided before it and two after; signed."""
     made = recorded.builder
@@ -241,14 +232,12 @@ async def record_small_log(recorded: RecordedLog) -> None:
 
 
 @contextlib.asynccontextmanager
-async def small_log_in(
-    place: Place, keys: Path, *, headers: bool = True
-) -> AsyncGenerator[RecordedLog, None]:
+async def small_log_in(place: Place, keys: Path) -> AsyncGenerator[RecordedLog, None]:
     """Records the small log in a database of its own."""
     engine = database.writer(place)
     try:
         signer = Signer.of(keys / "head.key")
-        builder = LogBuilder(Store(engine), DecisionLog(engine), signer, headers=headers)
+        builder = LogBuilder(Store(engine), DecisionLog(engine), signer)
         recorded = RecordedLog(builder, place)
         await record_small_log(recorded)
         yield recorded
@@ -268,6 +257,16 @@ async def written_archive(
     ring = recorded.builder.signer.public
     async with recorded.reading() as (history, facts):
         return await Archiver(to, form or Segment(), before, ring).run(history, facts)
+
+
+def typed_columns(file: Path) -> Columns:
+    """Of a typed table in Parquet, as it is written: times in milliseconds."""
+    columns = Parquet().read(file.read_bytes())
+    times = {name for name, kind in KINDS[file.stem].items() if kind is Kind.TIME}
+    return {
+        name: [round(at.timestamp() * 1000) for at in rows] if name in times else rows
+        for name, rows in columns.items()
+    }
 
 
 class FactsAfter:

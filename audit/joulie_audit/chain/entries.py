@@ -14,13 +14,9 @@ from typing import NamedTuple
 from joulie_audit.chain.promises import PromisesSeen
 from joulie_audit.chain.tree_walk import TreeFollower, TreeWalk
 from joulie_audit.workers import worker_pool, worker_process
-from joulie_bus.errors import Undecodable
 from joulie_projections.chain.entry import (
     FIRST_PREV,
-    UNREADABLE,
     chain_hash,
-    fields_before_bounds,
-    has_header,
     ids_and_kinds_in,
     message_in,
     parse_header,
@@ -200,7 +196,7 @@ class _ChainWalker:
             self._hashes.clear()
 
     def _accept_batch(self) -> bool:
-        """False if an entry has no header: its columns were not hashed and must be compared."""
+        """False if an entry has no header."""
         found = ids_and_kinds_in(self._bodies)
         if found is None:
             return False
@@ -253,17 +249,11 @@ def _is_bytes(value: object) -> bool:
 
 
 def _column_flaw(entry: StoredEntry) -> str:
-    """Compares the columns with the hashed header, or with the message of an older entry."""
-    where, is_unreadable = f"entry {entry.pos}", entry.kind == UNREADABLE
-    if is_unreadable and not has_header(entry.body):
-        return ""
+    """Compares the columns with the hashed header."""
+    where = f"entry {entry.pos}"
     try:
-        recorded = (
-            parse_header(entry.body)
-            if has_header(entry.body)
-            else fields_before_bounds(entry.body, where)
-        )
-    except (Undecodable, ValueError) as error:
-        return "" if is_unreadable else f"{where}: {error}"
+        recorded = parse_header(entry.body)
+    except ValueError as error:
+        return f"{where}: {error}"
     column = recorded.differs_from(entry.fields)
     return column and f"the column {column} of {where} does not match its body"

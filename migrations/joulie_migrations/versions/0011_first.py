@@ -64,7 +64,6 @@ def _positions() -> None:
         sa.Column("head", sa.LargeBinary, nullable=False),
         sa.Column("incarnation", sa.Text, nullable=False),
         sa.Column("generation", sa.Integer, nullable=False),
-        sa.Column("named_epoch", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("complete_at", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("timeline", sa.Text, nullable=False, server_default=""),
     )

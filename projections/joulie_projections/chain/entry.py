@@ -5,8 +5,7 @@
 
 The first line is the header of the entry: its indexed fields, separated by tabs, after five numbers
 that give the offset of each tab. The header is hashed together with the message, so that a
-verification does not have to decode messages and compare. Entries from before schema 0003 have no
-header; their fields are stored in another column, and are compared.
+verification does not have to decode messages and compare.
 """
 
 import hashlib
@@ -36,7 +35,6 @@ from joulie_bus.events.codec import Envelope
 from joulie_bus.streams.authority import require_authority
 from joulie_bus.streams.records import Record
 from joulie_migrations import decision_table
-from joulie_projections.state import unchecked
 
 UNREADABLE = "unreadable"
 FIRST_PREV = bytes(32)
@@ -125,14 +123,6 @@ def fields_of_message(message: bytes, where: str) -> EntryFields:
     return fields_of_event(envelope, codec.read(envelope, where), where)
 
 
-def fields_before_bounds(message: bytes, where: str) -> EntryFields:
-    """The fields of an entry written before events had bounds and entries had a header."""
-    try:
-        return fields_of_message(message, where)
-    except Undecodable:
-        return fields_of_event(*unchecked.decode_message(message, where), where)
-
-
 def fields_of_event(envelope: Envelope, event: AnyEvent, where: str) -> EntryFields:
     match event:
         case FilterDecided() | PrioritizeDecided() | PreemptDecided():
@@ -179,6 +169,8 @@ def has_header(body: bytes) -> bool:
 
 def parse_header(body: bytes) -> EntryFields:
     """Raises ValueError if the first line is not a header."""
+    if not has_header(body):
+        raise ValueError("the body does not begin with a header")
     line = body[: body.find(b"\n") + 1]
     event_id, kind, pod_uid, pod, view, now = line[_FIRST:-1].decode().split("\t")
     fields = EntryFields(event_id, kind, pod_uid, pod, int(view), int(now))
@@ -218,12 +210,6 @@ def _places_in(start: bytes) -> tuple[slice, slice] | None:
         return _NOWHERE
     ends = int(start[1:middle]), int(start[middle:])
     return slice(_FIRST, ends[0] - 1), slice(ends[0], ends[1] - 1)
-
-
-def detached_header(entry: Entry) -> bytes | None:
-    """The header of an entry, unless its body begins with it."""
-    line = header_of(entry.fields)
-    return None if entry.body.startswith(line) else line
 
 
 def chain_hash(prev: bytes, body: bytes) -> bytes:

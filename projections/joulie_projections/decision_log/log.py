@@ -29,7 +29,7 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain import log_end
-from joulie_projections.chain.entry import Entry, EntryFields, detached_header
+from joulie_projections.chain.entry import Entry, EntryFields
 from joulie_projections.chain.head import Commitment, Head, head_in
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.log_end import EMPTY, ChainedEntry, End, Step
@@ -473,16 +473,13 @@ def _last_row(db: Connection) -> int:
 # --- entries --------------------------------------------------------------------------------------
 
 _COLUMNS = [column.name for column in decision.c]
-_SQLITE_COLUMNS = ("pos", "body", "prev", "hash", "beside")  # SQLite generates the others
+_SQLITE_COLUMNS = ("pos", "body", "prev", "hash")  # SQLite generates the others
 
 
 def _insert(db: Connection, placed: Sequence[ChainedEntry]) -> None:
     rows: list[tuple[object, ...]]
     if db.dialect.name == "sqlite":
-        rows = [
-            (pos, entry.body, prev, here, detached_header(entry))
-            for pos, entry, prev, here in placed
-        ]
+        rows = [(pos, entry.body, prev, here) for pos, entry, prev, here in placed]
         columns: Sequence[str] = _SQLITE_COLUMNS
     else:
         rows = list(map(_columns_of, placed))

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from joulie_projections.state import unchecked
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.interning import intern_state
 from joulie_projections.state.state import (
@@ -56,10 +55,7 @@ def encode(state: State) -> bytes:
 
 
 def decode(table: str, body: bytes) -> State:
-    try:
-        return _DECODERS[table].decode(body)
-    except msgspec.ValidationError:  # written by an earlier version, without today's bounds
-        return unchecked.decode(body, STATES[table])
+    return _DECODERS[table].decode(body)
 
 
 def empty_digests() -> Digests:

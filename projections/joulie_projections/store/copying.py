@@ -12,7 +12,6 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, text
 
 from joulie_bus.errors import CopyDiffers
-from joulie_projections.chain.entry import Entry, EntryFields, detached_header
 from joulie_projections.state.rows import STATES, digests_of
 from joulie_projections.store.statements import InsertRows, apply_change
 from joulie_projections.store.store import read_checkpoint, read_rows
@@ -20,7 +19,7 @@ from joulie_projections.store.tables import checkpoint, decision, ledger_metadat
 
 PORTION = 1000  # rows
 _OF_SCHEMA = frozenset({"schema_floor"})  # written by the migrations
-_IN_SQLITE = ("pos", "body", "prev", "hash", "beside")  # SQLite generates the other columns
+_IN_SQLITE = ("pos", "body", "prev", "hash")  # SQLite generates the other columns
 TABLES = [table for table in metadata.sorted_tables if table.name not in _OF_SCHEMA]
 
 
@@ -64,9 +63,7 @@ def _ordered(table: Table) -> Any:
 
 
 def _in_sqlite(row: Any) -> tuple[object, ...]:
-    fields = EntryFields(*(row[name] for name in EntryFields._fields))
-    beside = detached_header(Entry(fields, row["body"]))
-    return (row["pos"], row["body"], row["prev"], row["hash"], beside)
+    return tuple(row[name] for name in _IN_SQLITE)
 
 
 @contextlib.contextmanager

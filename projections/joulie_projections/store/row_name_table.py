@@ -1,7 +1,6 @@
 """The table of the names of rows: which node had each row, from which position on.
 
-The projector adds to it with each commit. A projector of an older version does not: the next one
-that does notices it by the epoch, and marks as unknown what that left open.
+The projector adds to it with each commit.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from joulie_projections.fold.commit import FirstBinding
 from joulie_projections.state.rows import decode
 from joulie_projections.state.state import NodeState
 from joulie_projections.store.statements import InsertRows, apply_change
-from joulie_projections.store.tables import STATE_TABLES, gone, rebuilt, row_name
+from joulie_projections.store.tables import STATE_TABLES, row_name
 from joulie_projections.twin.row_names import UNKNOWN, RowName, RowNames
 
 _KEYS = ("generation", "position", "ordinal")
@@ -64,22 +63,6 @@ def had_row(db: Connection, bound: FirstBinding, position: int) -> bool:
     return db.scalar(newest.limit(1)) == bound.node
 
 
-def name_rows_after_gap(db: Connection, generation: int) -> None:
-    """Names the rows in use after commits that named none, by a projector of an older version.
-
-    Rows keep their nodes while no node is removed. So the names of now hold since the last removal;
-    if that is after the last name in the table, the names between the two are unknown.
-    """
-    last, since = newest_change(db), rows_reassigned_at(db)
-    before, now = _names_by(db, last), _names_now(db, generation)
-    changed = {row: name for row, name in now.items() if before.get(row) != name}
-    named = [RowName(max(since, last + 1), row, name) for row, name in changed.items()]
-    if since > last + 1:
-        named = [RowName(since, row, name) for row, name in now.items()]
-        named += [RowName(last + 1, row, UNKNOWN) for row in before]
-    _insert(db, named, generation)
-
-
 def name_rows_of(db: Connection, generation: int, position: int) -> None:
     """Names the rows of another generation: answers from the position itself may mean either."""
     before, now = _names_by(db, position), _names_now(db, generation)
@@ -99,13 +82,3 @@ def _names_now(db: Connection, generation: int) -> dict[int, str]:
     found = db.execute(select(nodes.c.key, nodes.c.body).where(nodes.c.generation == generation))
     held = ((key, decode("node", body)) for key, body in found)
     return {state.ordinal: key for key, state in held if isinstance(state, NodeState)}
-
-
-def rows_reassigned_at(db: Connection) -> int:
-    """The last position at which a row may have passed from one node to another.
-
-    That is the last removal of a node, or the last rebuild: a rebuild drops the keys that were
-    removed before it, and may assign rows to nodes in another order.
-    """
-    went = select(func.max(gone.c.position)).where(gone.c.table_name == "node")
-    return max(db.scalar(went) or 0, db.scalar(select(func.max(rebuilt.c.position))) or 0)

@@ -31,7 +31,6 @@ from joulie_projections.state.rows import Digests, Row
 from joulie_projections.store.database import read_committed
 from joulie_projections.store.row_name_table import (
     insert_names,
-    name_rows_after_gap,
     name_rows_of,
 )
 from joulie_projections.store.statements import (
@@ -142,13 +141,11 @@ class Store:
             if found.until >= clock_of(db) and not is_gone(found.owner):
                 return None
             until, epoch = clock_of(db) + int(lease_s * 1e9), found.epoch + 1
-            taken = {"owner": owner, "until": until, "epoch": epoch, "named_epoch": epoch}
+            taken = {"owner": owner, "until": until, "epoch": epoch}
             # Nothing was committed and no lease was renewed or taken since: one of two takes it.
             same = [checkpoint.c[name] == getattr(found, name) for name in _UNCHANGED]
             if db.execute(update(checkpoint).where(mine, *same).values(**taken)).rowcount != 1:
                 return None
-            if found.named_epoch != found.epoch:
-                name_rows_after_gap(db, found.generation)
             return read_checkpoint(db)
 
     def renew(
@@ -482,7 +479,6 @@ def empty_checkpoint(name: str) -> dict[str, object]:
         "head": b"",
         "incarnation": "",
         "generation": 1,
-        "named_epoch": 0,
     }
 
 

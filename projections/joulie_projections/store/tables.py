@@ -81,8 +81,6 @@ checkpoint = Table(
     Column("head", LargeBinary, nullable=False),
     Column("incarnation", Text, nullable=False),
     Column("generation", Integer, nullable=False),
-    # The last lease of a projector that names rows: an older version leaves it as it is.
-    Column("named_epoch", BigInteger, nullable=False, server_default=text("0")),
     # Until then the rows include everything in the streams; 0: not known.
     Column("complete_at", BigInteger, nullable=False, server_default=text("0")),
     # Of the PostgreSQL server under which the newest epoch began.

@@ -10,13 +10,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from audit_kit import typed_columns
 from joulie_audit.access.kept_heads import public_key_in
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Parquet
 from joulie_audit.archive.part_tables import FactPart, LogPart
 from joulie_audit.archive.parts import FACTS, LOG, MANIFEST, Archive, File, Part, sealed
 from joulie_audit.archive.untrusted_files import checksum
-from joulie_audit.columns.tables import KINDS, OF_FACTS, OF_LOG, Columns, Kind, Table
+from joulie_audit.columns.tables import KINDS, OF_FACTS, OF_LOG, Columns, Table
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.events import AnyEvent, OutcomeSeen, PodBound, PrioritizeDecided, codec
 from joulie_projections.chain.keyring import Ring
@@ -140,20 +141,10 @@ def forged(archive: Path, kind: str, table: str, change: Callable[[Columns], Col
     """What `verify` finds after someone who may write changed a table, and all checksums."""
     place, part = Archive.of(archive).parts(kind)[0]
     file = place / f"{table}.parquet"
-    Parquet().write(file, change(kept(file)), KINDS[table])
+    Parquet().write(file, change(typed_columns(file)), KINDS[table])
     files = [with_checksum(place, each) for each in part.files]
     (place / MANIFEST).write_bytes(msgspec.json.encode(sealed(replace(part, files=files))))
     return verify_archive(Archive.of(archive), public()).flaw or ""
-
-
-def kept(file: Path) -> Columns:
-    """Times as milliseconds, as they are written."""
-    columns = Parquet().read(file.read_bytes())
-    times = {name for name, kind in KINDS[file.stem].items() if kind is Kind.TIME}
-    return {
-        name: [round(at.timestamp() * 1000) for at in rows] if name in times else rows
-        for name, rows in columns.items()
-    }
 
 
 def with_checksum(place: Path, file: File) -> File:

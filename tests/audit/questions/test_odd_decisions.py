@@ -1,7 +1,8 @@
-"""Entries that an older version accepted although they do not agree with themselves."""
+"""Entries that do not agree with themselves, as a writer of the database could insert them."""
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from audit_kit import RecordedLog, about_node, written_archive
@@ -12,9 +13,9 @@ from joulie_audit.replay.replay import replay
 from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import NotInTheLog
+from joulie_bus.events import codec
 from joulie_bus.streams.records import Record
-from joulie_projections.chain.entry import Entry, entry_of, fields_of_event, header_of
-from joulie_projections.state import unchecked
+from joulie_projections.chain.entry import Entry, EntryFields, entry_of, header_of
 from odd_decisions import DISAGREEING, WILD, odd_messages
 
 pytestmark = pytest.mark.anyio
@@ -22,15 +23,20 @@ NO_LIMIT = 2**62
 POD = next(each for each in one_of_each() if each.TYPE == "decision.filter").key
 
 
-def entry_of_older_version(record: Record) -> Entry:
-    fields = fields_of_event(*unchecked.decode_message(record.data, "it"), "it")
+def inserted(record: Record) -> Entry:
+    """With the header of a decision; the projector writes an unreadable entry."""
+    envelope = codec.open_envelope(record.data, "it")
+    decision = msgspec.msgpack.decode(envelope.data)
+    pod, basis = decision["pod"], decision["basis"]
+    name = f"{pod['namespace']}/{pod['name']}"
+    fields = EntryFields(envelope.id, envelope.type, pod["uid"], name, basis["view"], basis["now"])
     return Entry(fields, header_of(fields) + record.data)
 
 
 @pytest.fixture
 async def odd_log(small_log: RecordedLog) -> RecordedLog:
     made = small_log.builder
-    await made.write(odd_messages(DISAGREEING), entry_of_older_version)
+    await made.write(odd_messages(DISAGREEING), inserted)
     made.sign()
     return small_log
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from audit_kit import RecordedLog, written_archive
+from audit_kit import RecordedLog, typed_columns, written_archive
 from bus_kit import ask, power
 from joulie_audit.archive.columnar import Parquet
 from joulie_audit.archive.parts import FACTS, MANIFEST, Archive, Part, sealed
@@ -56,7 +56,7 @@ async def test_the_first_of_several_flaws_is_named(
 def forge(place: Path) -> None:
     """Changes a column and its checksum, and seals this part and all later ones again."""
     file = place / "readings.parquet"
-    columns = Parquet().read(file.read_bytes())
+    columns = typed_columns(file)
     Parquet().write(file, {**columns, "power_mw": [1] * len(columns["node"])}, KINDS["readings"])
     before = Part.before_the_first(FACTS)
     for each in sorted(place.parents[2].glob(f"*/*/*/{MANIFEST}"), key=lambda at: at.parent.name):

@@ -5,14 +5,14 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from audit_kit import RecordedLog, small_log_in
-from bus_kit import CLUSTER, ask
+from bus_kit import ask, decided
+from bus_kit.stamping import producer
 from joulie_audit.chain.entries import (
     EntryRange,
     Flaw,
@@ -23,10 +23,16 @@ from joulie_audit.chain.entries import (
 )
 from joulie_audit.verify.unsigned import as_json
 from joulie_audit.verify.verify import ALL_ENTRIES, Report, verify
-from joulie_bus.events import Basis, FallbackAnswered, codec
-from joulie_bus.events.codec import Envelope
-from joulie_bus.streams.records import Message
-from joulie_projections.chain.entry import EntryFields, chain_hash, has_header, header_of
+from joulie_bus.events import codec
+from joulie_bus.streams.records import Record
+from joulie_projections.chain.entry import (
+    Entry,
+    EntryFields,
+    chain_hash,
+    entry_of,
+    header_of,
+    message_in,
+)
 from joulie_projections.chain.sequence_gaps import Gap, SequenceNumbers
 from joulie_projections.decision_log.heads import Head, Signer
 from joulie_projections.history.history import EntryQuery
@@ -300,23 +306,6 @@ async def test_the_generated_columns_of_sqlite_are_covered_by_the_hash(
     )
 
 
-async def test_a_value_in_the_beside_column_of_an_entry_with_a_header_is_ignored(
-    small_log: RecordedLog,
-) -> None:
-    async with small_log.reading() as (history, _):
-        was = list(history.entries())
-
-    tamper(
-        small_log.database,
-        "UPDATE decision SET beside = ?",
-        header_of(EntryFields("a", "b", "c", "d", 5, 6)),
-    )
-
-    async with small_log.reading() as (history, _):
-        assert list(history.entries()) == was
-    assert (await verified(small_log)).flaw is None
-
-
 NONSENSE = ["@", "@\n", "@0022003300440055", "@-001" * 9, f"@{'9' * 200}"]
 
 
@@ -410,95 +399,19 @@ async def test_redefined_columns_are_reported(small_log: RecordedLog) -> None:
     )
 
 
-# --- entries without headers ------------------------------------------------------------------
+async def test_an_entry_without_a_header_is_reported(small_log: RecordedLog) -> None:
+    """Its columns are those of no body."""
+    message = decided("web")
+    await small_log.builder.write([producer("extender-9").stamp(message)], without_header)
+
+    report = await verified(small_log)
+
+    assert report.flaw == Flaw(10, "entry 10: the body does not begin with a header")
 
 
-async def test_a_log_without_headers_has_no_flaw(log_without_headers: RecordedLog) -> None:
-    async with log_without_headers.reading() as (history, _):
-        assert not any(map(has_header, (entry.body for entry in history.entries())))
-
-    assert await verified(log_without_headers) == Report(9, 2, 4, 0, [], None)
-
-
-async def test_a_name_that_fits_no_header_is_no_flaw_of_an_entry_without_one(
-    log_without_headers: RecordedLog,
-) -> None:
-    """Producers did not check such names then."""
-    data = msgspec.Raw(
-        msgspec.msgpack.encode(
-            FallbackAnswered(
-                pod_uid="u",
-                namespace="team",
-                name="tab\tname",
-                verb="filter",
-                why="overdue",
-                answer="open",
-                candidates=1,
-                basis=Basis(view=0, view_age_ms=0, now=1, settings="s"),
-            )
-        )
-    )
-    envelope = Envelope(
-        id="extender-0:b0:1", type=FallbackAnswered.TYPE, v=1, key="u", ts=1, data=data
-    )
-    subject = CLUSTER.decisions("extender-0")
-    await log_without_headers.builder.bus.publish([Message(subject, "odd", codec.seal(envelope))])
-    await log_without_headers.builder.publish()
-
-    assert (await verified(log_without_headers)).flaw is None
-
-
-async def test_a_log_with_headers_from_some_entry_on_has_no_flaw(
-    log_without_headers: RecordedLog,
-) -> None:
-    log_without_headers.builder.headers = True
-    await log_without_headers.builder.answer(ask("today"))
-    log_without_headers.builder.skip_number()
-    await log_without_headers.builder.answer(ask("later"))
-
-    report = await verified(log_without_headers)
-
-    assert report == Report(13, 2, 4, 0, [Gap("extender-0:b1", 12, 12)], None)
-
-
-@pytest.mark.parametrize(
-    ("at", "column"), [*enumerate(EntryFields._fields)], ids=EntryFields._fields
-)
-async def test_the_columns_of_an_entry_without_a_header_are_compared_with_its_body(
-    log_without_headers: RecordedLog, at: int, column: str
-) -> None:
-    async with log_without_headers.reading() as (history, _):
-        entry = history.entry(5)
-    assert entry is not None
-    if isinstance(log_without_headers.database, Path):
-        other = EntryFields._make([*entry.fields[:at], OTHER[column], *entry.fields[at + 1 :]])
-        tamper(
-            log_without_headers.database,
-            "UPDATE decision SET beside = ? WHERE pos = 5",
-            header_of(other),
-        )
-    else:
-        tamper(
-            log_without_headers.database,
-            f"UPDATE decision SET {column} = ? WHERE pos = 5",
-            OTHER[column],
-        )
-
-    report = await verified(log_without_headers)
-
-    assert report.flaw == Flaw(5, f"the column {column} of entry 5 does not match its body")
-
-
-async def test_an_entry_without_header_and_columns_is_reported(
-    log_without_headers: RecordedLog,
-) -> None:
-    if not isinstance(log_without_headers.database, Path):
-        pytest.skip("PostgreSQL keeps columns, and none of them may be empty")
-    tamper(log_without_headers.database, "UPDATE decision SET beside = NULL WHERE pos = 5")
-
-    report = await verified(log_without_headers)
-
-    assert report.flaw == Flaw(5, "the column event_id of entry 5 does not match its body")
+def without_header(record: Record) -> Entry:
+    made = entry_of(record)
+    return made._replace(body=message_in(made.body))
 
 
 # --- sequence numbers -------------------------------------------------------------------------

@@ -31,12 +31,9 @@ from joulie_projections.chain.entry import (
     FIRST_PREV,
     MAX_COLUMN_INT,
     UNREADABLE,
-    Entry,
     EntryFields,
     chain_hash,
-    detached_header,
     entry_of,
-    fields_before_bounds,
     fields_of_message,
     has_header,
     header_of,
@@ -64,17 +61,15 @@ def test_a_body_is_its_header_and_the_message_as_received(
         [text.encode() for text in ids],
         [text.encode() for text in kinds],
     )
-    assert detached_header(Entry(fields, body)) is None
 
 
 @given(entry_fields)
-def test_a_message_without_a_header_has_a_detached_one(fields: EntryFields) -> None:
+def test_a_body_without_a_header_is_a_message(fields: EntryFields) -> None:
     message = b"\x85message\n@"
 
     assert not has_header(message)
     assert ids_and_kinds_in([header_of(fields), message]) is None
     assert message_in(message) == message
-    assert detached_header(Entry(fields, message)) == header_of(fields)
 
 
 @pytest.mark.parametrize("end", [b"x038", b"0x38", b"003x", b"    "])
@@ -94,16 +89,14 @@ def test_the_id_of_a_long_header_is_read_whole() -> None:
 
 
 @settings(deadline=None)
-@given(fields=entry_fields, message=st.binary(), is_detached=st.booleans())
-def test_sqlite_generates_the_columns_from_the_header(
-    fields: EntryFields, message: bytes, is_detached: bool
-) -> None:
-    body = b"\x85" + message if is_detached else header_of(fields) + message
+@given(fields=entry_fields, message=st.binary())
+def test_sqlite_generates_the_columns_from_the_header(fields: EntryFields, message: bytes) -> None:
+    body = header_of(fields) + message
 
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.execute(decision_table.TABLE)
-        kept = (1, body, b"", b"", detached_header(Entry(fields, body)))
-        db.execute("INSERT INTO decision (pos, body, prev, hash, beside) VALUES (?,?,?,?,?)", kept)
+        kept = (1, body, b"", b"")
+        db.execute("INSERT INTO decision (pos, body, prev, hash) VALUES (?,?,?,?)", kept)
         [found] = db.execute(f"SELECT {', '.join(EntryFields._fields)}, body FROM decision")
 
     assert found == (*fields, body)
@@ -191,14 +184,6 @@ def test_an_entry_about_the_log_has_no_pod() -> None:
 def test_a_fact_does_not_belong_in_the_decision_log() -> None:
     with pytest.raises(Undecodable, match=r"node\.seen does not belong in the decision log"):
         fields_of(node_seen("a"))
-
-
-def test_a_message_that_the_log_refuses_today_still_has_its_fields() -> None:
-    message = producer("extender-0").stamp(decided("web")).data
-
-    assert fields_before_bounds(message, "it") == fields_of_message(message, "it")
-    with pytest.raises(Undecodable):
-        fields_before_bounds(b"garbage", "it")
 
 
 def recorded(data: bytes, subject: str = CLUSTER.decisions("extender-0")) -> Record:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import Engine
 
-from bus_kit import ask, hardware, noon, one_of_each, plan_made, power, producer
+from bus_kit import ask, noon, one_of_each, power, producer
 from joulie_bus.errors import OutOfBounds
 from joulie_bus.events import FACT_TYPES, AnyEvent, codec
 from joulie_bus.events.bounds import (
@@ -36,19 +36,10 @@ from joulie_projections.chain.entry import chain_hash
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, fold, sequence
 from joulie_projections.history.history import History
-from joulie_projections.pods.load import Load, load_of
-from joulie_projections.state import unchecked
-from joulie_projections.state.cards import CardState, Claim
-from joulie_projections.state.rows import changed_rows, decode, empty_digests, encode, state_digest
+from joulie_projections.pods.load import load_of
+from joulie_projections.state.rows import changed_rows, empty_digests, state_digest
 from joulie_projections.state.state import (
-    Arrival,
-    ClusterRow,
     ClusterState,
-    Life,
-    NodeState,
-    PodState,
-    ProducerState,
-    State,
 )
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.store.database import Place
@@ -250,30 +241,6 @@ def test_a_refused_event_takes_no_number() -> None:
             sender.stamp(power("n", 1), cause=odd)
 
     assert sender.stamp(power("n", 1)).id.endswith(":1")
-
-
-HUGE = ask("u")
-CLAIM = Claim(namespace="a", name="b", node="c", mb=2**60, expires_at=3)
-STRONG = replace(hardware("n"), cpu_max_mw_per_socket=2**60)
-BEFORE_BOUNDS: list[tuple[str, State]] = [
-    ("pod", PodState(pod=replace(HUGE, cpu_milli=8 * 10**15, name="\0" * 900), node="n")),
-    (
-        "node",
-        NodeState(ordinal=3, at=1, hardware=STRONG),
-    ),
-    ("node", NodeState(ordinal=3, at=1, arrivals=(Arrival("u" * 900, 1, Load(1, 2, 3, 4)),))),
-    ("cluster", ClusterRow(plan=replace(plan_made(), because="x" * 100_000), namespaces={})),
-    ("gpu", CardState(at=1, claims={"u": CLAIM})),
-    ("producer", ProducerState((Life("b", 7, (1, 2), 3, {"node n": 4}),))),
-]
-
-
-@pytest.mark.parametrize(("table", "state"), BEFORE_BOUNDS)
-def test_rows_of_older_code_beyond_the_bounds_are_readable(table: str, state: State) -> None:
-    body = encode(state)
-
-    assert unchecked.decode(body, type(state)) == decode(table, body) == state
-    assert encode(decode(table, body)) == body
 
 
 def test_the_sum_of_a_million_largest_values_fits_a_row() -> None:

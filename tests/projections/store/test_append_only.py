@@ -31,19 +31,24 @@ from projections_kit import Postgres
 from signed_heads import BESIDE, begun
 
 # The stored columns of an entry in each database: SQLite generates the others.
-SQLITE = "pos, body, prev, hash, beside"
+SQLITE = "pos, body, prev, hash"
 POSTGRES = "pos, body, prev, hash, event_id, kind, pod_uid, pod, view_position, decided_at"
 
 
 def sql_for(place: Place, statement: str) -> str:
-    """The SQL for the database: its stored columns, and the fields of an entry for each `<id>`."""
-    if database.sqlite_file(place) is None:
-        return re.sub("<(.*?)>", r"'\1', kind, pod_uid, pod, 0, 0", statement).format(kept=POSTGRES)
+    """The SQL for the database: its stored columns, and the body and fields of an entry for each
+    `<body id>` and `<fields id>`."""
+    is_sqlite = database.sqlite_file(place) is not None
 
-    def beside(name: re.Match[str]) -> str:
-        return f"x'{header_of(EntryFields(name[1], 'k', 'u', 'p', 0, 0)).hex()}'"
+    def body(found: re.Match[str]) -> str:
+        header = header_of(EntryFields(found[1], "k", "u", "p", 0, 0))
+        return f"x'{header.hex()}'" if is_sqlite else "substr(body, 2)"
 
-    return re.sub("<(.*?)>", beside, statement).format(kept=SQLITE)
+    def fields(found: re.Match[str]) -> str:
+        return "" if is_sqlite else f", '{found[1]}', kind, pod_uid, pod, 0, 0"
+
+    statement = re.sub("<fields (.*?)>", fields, re.sub("<body (.*?)>", body, statement))
+    return statement.format(kept=SQLITE if is_sqlite else POSTGRES)
 
 
 def fill(writer: Engine, key: Path) -> None:
@@ -106,10 +111,10 @@ def test_the_writer_cannot_change_existing_rows(
 
 
 def insert_entry(pos: int, prev: str, event_id: str = "new") -> str:
-    """SQL that inserts an entry without a header; `prev` is SQL."""
+    """SQL that inserts an entry; `prev` is SQL."""
     return (
-        f"INSERT INTO decision ({{kept}}) SELECT {pos}, substr(body, 2), ({prev}), hash, "
-        f"<{event_id}> FROM decision WHERE pos = 1"
+        f"INSERT INTO decision ({{kept}}) SELECT {pos}, <body {event_id}>, ({prev}), hash"
+        f"<fields {event_id}> FROM decision WHERE pos = 1"
     )
 
 

@@ -25,8 +25,8 @@ def store(writer: Engine) -> Store:
 class Projector:
     """Commits facts, one batch at a time."""
 
-    def __init__(self, store: Store, *, is_older: bool = False) -> None:
-        self._store, self._is_older = store, is_older
+    def __init__(self, store: Store) -> None:
+        self._store = store
         lease = store.acquire("me", 10, "first", lambda _: True)
         assert lease is not None
         self._epoch = lease.epoch
@@ -37,17 +37,8 @@ class Projector:
         cursor = FoldCursor(held.position, held.inputs, held.digests, held.head)
         batch = records(*facts, name=f"sender-{held.position}")
         done = sequence(cluster_state_of(rows), cursor, batch, CREATED, noon()).commit
-        self._store.commit(self._epoch, done._replace(named=()) if self._is_older else done)
+        self._store.commit(self._epoch, done)
         return done.manifest.p_to
-
-
-def older(store: Store, engine: Engine) -> Projector:
-    """A projector of a version that knows no names of rows."""
-    made = Projector(store, is_older=True)
-    with engine.begin() as db:
-        db.execute(text("UPDATE checkpoint SET named_epoch = 0 WHERE name = 'projector'"))
-        db.execute(text("UPDATE checkpoint SET named_epoch = epoch - 1 WHERE epoch > 1"))
-    return made
 
 
 def names(engine: Engine, first: int = 0) -> RowNames:
@@ -91,47 +82,6 @@ def test_a_recreated_node_may_have_another_row(store: Store, writer: Engine) -> 
     found = names(writer)
     assert [name(found.at(at)) for at in (first, second)] == ["a", "b"]
     assert name(found.at(second), 1) == "a"
-
-
-def test_the_first_projector_that_names_rows_names_those_since_the_last_removal(
-    store: Store, writer: Engine
-) -> None:
-    before = older(store, writer)
-    first = before.commit(node_seen("a"), node_seen("b"))
-    second = before.commit(NodeGone(node="a"), node_seen("c"))
-    third = before.commit(node_seen("d"))
-    Projector(store)
-
-    found = names(writer)
-    assert name(found.at(first)) == unknown_node(0)
-    assert [name(found.at(at)) for at in (second, third)] == ["c", "c"]
-    assert name(found.at(third), 2) == "d"
-
-
-def test_names_in_the_time_of_an_older_projector_are_unknown_if_a_node_was_removed(
-    store: Store, writer: Engine
-) -> None:
-    first = Projector(store).commit(node_seen("a"), node_seen("b"))
-    between = older(store, writer)
-    second = between.commit(node_seen("x"))
-    third = between.commit(NodeGone(node="a"), node_seen("c"))
-    Projector(store)
-
-    found = names(writer)
-    assert [name(found.at(at)) for at in (first, second, third)] == ["a", unknown_node(0), "c"]
-    assert [name(found.at(at), 1) for at in (first, third)] == ["b", "b"]
-
-
-def test_an_older_projector_that_removed_no_node_leaves_every_name(
-    store: Store, writer: Engine
-) -> None:
-    first = Projector(store).commit(node_seen("a"))
-    second = older(store, writer).commit(node_seen("b"))
-    Projector(store)
-
-    found = names(writer)
-    assert [name(found.at(at)) for at in (first, second)] == ["a", "a"]
-    assert name(found.at(second), 1) == "b"
 
 
 def test_a_restart_adds_no_names(store: Store, writer: Engine) -> None:
