@@ -118,10 +118,13 @@ class Fuzzer:
             until = asyncio.get_running_loop().time() + self._random.uniform(0, 8)
             reads = self._random.random() < 0.7
             while asyncio.get_running_loop().time() < until:
-                if reads and not await asyncio.wait_for(reader.read(1 << 16), 8):
-                    return
                 if not reads:
                     await asyncio.sleep(0.5)
+                    continue
+                # `wait_for` loses a cancellation that meets a result, and this never ended then.
+                async with asyncio.timeout(8):
+                    if not await reader.read(1 << 16):
+                        return
         finally:
             writer.transport.abort()
 
