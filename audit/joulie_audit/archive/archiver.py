@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from joulie_audit.archive.parts import (
     sealed,
 )
 from joulie_audit.archive.untrusted_files import checksum
+from joulie_audit.columns.facts import rows_of_reading
 from joulie_audit.columns.tables import KINDS, Columns
 from joulie_audit.workers import uncollected
 from joulie_bus.errors import AgedOut, ArchiveBroken, NotArchived, PassedOver
@@ -45,6 +46,7 @@ from joulie_projections.history.history import History, StoredEntry
 
 HOUR_NS = 3_600_000_000_000
 PART_ROWS = 100_000  # facts: a reader holds one part in memory, and reads it for one snapshot
+PART_READ_ROWS = 500_000  # of cards and pods in readings: two minutes of 5,000 nodes with 50 pods
 PART_ENTRIES = 20_000  # entries are larger
 UNARCHIVED = "Nothing from there on was archived, so nothing is trimmed and the stream keeps them."
 
@@ -65,10 +67,22 @@ class _Reading:
         """`begins`: the first message that a stream still holds, as far as it is known."""
         self._facts = facts
         self._begins = begins
+        self.manifests: list[Manifest] = []
         self.records: list[Record] = []
         self.lost: list[Range] = []
+        self._rows = 0  # of cards and pods
+
+    @property
+    def is_full(self) -> bool:
+        return self._rows >= PART_READ_ROWS
 
     async def add(self, manifest: Manifest) -> None:
+        before = len(self.records)
+        await self._read(manifest)
+        self.manifests.append(manifest)
+        self._rows += sum(map(rows_of_reading, self.records[before:]))
+
+    async def _read(self, manifest: Manifest) -> None:
         if not any(map(self._is_lost, manifest.ranges)):
             with contextlib.suppress(AgedOut):
                 self.records.extend(await self._facts.of(manifest))
@@ -128,18 +142,14 @@ class Archiver:
         for hour, manifests in _facts_by_hour(history.manifests(last.last + 1)):
             if (hour + 1) * HOUR_NS > self._before:
                 break
-            reading = _Reading(facts, begins)
-            for manifest in manifests:
-                if what := joins.flaw(manifest):
-                    raise PassedOver(what, UNARCHIVED)
-                await reading.add(manifest)
-            span = manifests[0].p_from, manifests[-1].p_to
-            inside = [poison for poison in aside if span[0] <= poison.position <= span[1]]
-            snapshots, lost = _snapshot_in(history, span), tuple(reading.lost)
-            names = tuple(history.row_name_changes(*span))
-            found = FactPart(manifests, reading.records, inside, snapshots, lost, names)
-            self._lost += sum(place.last - place.first + 1 for place in lost)
-            last = self._write(FACTS, hour, span, last, found, created)
+            async for reading in _read_in_parts(manifests, joins, facts, begins):
+                span = reading.manifests[0].p_from, reading.manifests[-1].p_to
+                inside = [poison for poison in aside if span[0] <= poison.position <= span[1]]
+                snapshots, lost = _snapshot_in(history, span), tuple(reading.lost)
+                names = tuple(history.row_name_changes(*span))
+                found = FactPart(reading.manifests, reading.records, inside, snapshots, lost, names)
+                self._lost += sum(place.last - place.first + 1 for place in lost)
+                last = self._write(FACTS, hour, span, last, found, created)
         return last.last
 
     def _read_to(self, stream: Stream) -> int:
@@ -221,6 +231,21 @@ class Archiver:
         if read(place, part) != written:
             raise ArchiveBroken(str(place), "reading it back gives other content")
         require_same_columns(self._archive, place, part, written)
+
+
+async def _read_in_parts(
+    manifests: Iterable[Manifest], joins: Joins, facts: FactSource, begins: dict[Stream, int]
+) -> AsyncIterator[_Reading]:
+    reading = _Reading(facts, begins)
+    for manifest in manifests:
+        if what := joins.flaw(manifest):
+            raise PassedOver(what, UNARCHIVED)
+        await reading.add(manifest)
+        if reading.is_full:
+            yield reading
+            reading = _Reading(facts, begins)
+    if reading.manifests:
+        yield reading
 
 
 def _snapshot_in(history: History, span: tuple[int, int]) -> tuple[Snapshot, ...]:

@@ -11,11 +11,10 @@ import msgspec
 import numpy as np
 
 from joulie_audit.columns.ledger_columns import INTEGERS, UNKNOWN, Arrays, Ints, Names, arrays_of
-from joulie_audit.columns.tables import Columns, Kind
+from joulie_audit.columns.tables import MOST_ROWS, Columns, Kind
 from joulie_bus.core.inflating import inflated
 
 LARGEST_TABLE = 2 << 30  # 20,000 decisions of 5,000 nodes have half of it
-MOST_ROWS = 2_000_000  # of a part of readings of 16 cards each
 MOST_COLUMNS = 64
 ROWS_AT_ONCE = 65_536
 _POINTER = 8  # bytes of a value in a list, whatever it is

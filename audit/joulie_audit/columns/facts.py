@@ -1,7 +1,8 @@
 """The typed tables of the facts of a part, made from its messages.
 
 Out: a row for each message that can be decoded and is not quarantined, in the order of the log. A
-message that was sent twice has two rows.
+message that was sent twice has two rows. Where a table has no room for the cards and pods of a
+reading, these have no rows, and the ledger folds the reading from its message.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 from joulie_audit.columns.tables import (
     CARD_READINGS,
+    MOST_ROWS,
     PLANS,
     POD_READINGS,
     PODS,
@@ -33,7 +35,7 @@ from joulie_bus.events.pods import PodAsk
 from joulie_bus.streams.authority import family_of, measured_on
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Family, Stream
-from joulie_projections.energy.ledger import NS_PER_MS
+from joulie_projections.energy.ledger import NS_PER_MS, counters_of_cards
 
 Row = tuple[Any, ...]
 Placed = tuple[int, Record]  # a record at its position
@@ -53,6 +55,12 @@ def fact_tables(placed: Sequence[Placed], set_aside: Collection[int]) -> FactTab
     for position, record in placed:
         making.add(position, record, position in set_aside)
     return making.made()
+
+
+def rows_of_reading(record: Record) -> int:
+    """How many rows of cards and pods it takes; 0 for other messages."""
+    sample = codec.open_sample(record.data) if record.stream is Stream.TEL else None
+    return 0 if sample is None else len(sample.data.card_mw) + len(sample.data.pod_uj)
 
 
 class _Making:
@@ -89,13 +97,20 @@ class _Making:
         sample = codec.open_sample(record.data)
         if sample is None:
             return False
-        fact = sample.data
-        if fact.card_mw:
-            self._cards.extend(_cards(position, record.at // NS_PER_MS, fact))
-        for pod_uid, energy_uj in fact.pod_uj.items():
-            at_ms = record.at // NS_PER_MS
-            self._pod_readings.append((position, at_ms, fact.node, pod_uid, energy_uj))
-        return self._readings.add(position, record, sample)
+        fact, at_ms = sample.data, record.at // NS_PER_MS
+        fits = self._has_room_for(fact)
+        if fits and fact.card_mw:
+            self._cards.extend(_cards(position, at_ms, fact))
+        if fits and fact.pod_uj:
+            self._pod_readings.extend(
+                (position, at_ms, fact.node, pod_uid, energy_uj)
+                for pod_uid, energy_uj in fact.pod_uj.items()
+            )
+        return self._readings.add(position, record, sample, fits=fits)
+
+    def _has_room_for(self, fact: TelemetrySampled) -> bool:
+        cards, pods = len(self._cards), len(self._pod_readings)
+        return max(cards + len(fact.card_mw), pods + len(fact.pod_uj)) <= MOST_ROWS
 
     def _add_fact(self, position: int, record: Record) -> None:
         try:
@@ -121,14 +136,15 @@ class _Readings:
         self._are_plain: list[bool] = []
         self._measured: dict[tuple[str, str], str] = {}  # the node, by subject and life
 
-    def add(self, position: int, record: Record, sample: Sample) -> bool:
+    def add(self, position: int, record: Record, sample: Sample, *, fits: bool) -> bool:
         """Whether it is plain: every fold accepts it as it is, unless its number was counted
         before."""
         fact = sample.data
         life, _, digits = sample.id.rpartition(":")
         is_number = digits.isascii() and digits.isdigit() and len(digits) <= SEQ_DIGITS
         is_plain = (
-            is_number
+            fits
+            and is_number
             and (digits[0] != "0" or digits == "0")
             and not fact.pod_uj
             and fact.node == sample.key == self._node_of(record.subject, life)
@@ -177,10 +193,9 @@ def _node_measured(subject: str, life: str) -> str:
 
 
 def _cards(position: int, at_ms: int, fact: TelemetrySampled) -> Iterator[Row]:
-    is_counted = fact.counted_from and len(fact.card_uj) == len(fact.card_mw)
-    counters = fact.card_uj if is_counted else [None] * len(fact.card_mw)
+    counters = counters_of_cards(fact)
     for (card, power_mw), energy_uj in zip(fact.card_mw.items(), counters, strict=True):
-        yield position, at_ms, fact.node, card, power_mw, energy_uj
+        yield position, at_ms, fact.node, card, power_mw, energy_uj if energy_uj >= 0 else None
 
 
 def _pod(event: AnyEvent) -> Row | None:

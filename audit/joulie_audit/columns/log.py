@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from joulie_audit.columns.tables import DECISIONS, TERMS, Columns
+from joulie_audit.columns.tables import DECISIONS, MOST_ROWS, TERMS, Columns
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     AnyEvent,
@@ -37,7 +37,9 @@ def log_tables(entries: Sequence[StoredEntry]) -> dict[str, Columns]:
         at_ms, kind = entry.decided_at // NS_PER_MS, entry.kind.removeprefix(_DECISION)
         decisions.append((entry.pos, at_ms, kind, entry.event_id, *row))
         if isinstance(event, PrioritizeDecided):
-            terms.extend(_terms(entry.pos, event))
+            of_this = list(_terms(entry.pos, event))
+            if len(terms) + len(of_this) <= MOST_ROWS:
+                terms += of_this
     return {DECISIONS.name: DECISIONS.filled(decisions), TERMS.name: TERMS.filled(terms)}
 
 

@@ -1,6 +1,6 @@
 """The typed tables of an archive, with the type and the meaning of each column.
 
-In: nothing. Out: what writers write, `verify` compares, and docs/archive-tables.md describes.
+In: nothing. Out: what writers write, `verify` compares, and docs/reference.md lists.
 A value that is not known is null, never a number.
 """
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+MOST_ROWS = 2_000_000  # of a table in a part: what a reader accepts
 Columns = Mapping[str, Sequence[Any]]  # int, float, str, bool, bytes or None; all of one length
 
 
@@ -148,7 +149,7 @@ DECISIONS = Table(
 )
 TERMS = Table(
     "terms",
-    "a term of the score of one of the best nodes",
+    "a term that is not 0, of the score of one of the best nodes",
     (
         Column("entry", Kind.INTEGER, "the entry in `decisions`"),
         Column("place", Kind.INTEGER, "1 for the best node of the answer"),

@@ -111,3 +111,30 @@ def test_a_quarantined_message_has_no_row() -> None:
 
     assert tables.typed["readings"]["power_mw"] == [7000]
     assert [position for position, _ in tables.others] == [2]
+
+
+def with_cards_and_pods(cards: int, pods: int) -> TelemetrySampled:
+    return TelemetrySampled(
+        node="n1",
+        power_mw=1000,
+        card_mw={f"g{number}": 1 for number in range(cards)},
+        pod_uj={f"p{number}": 1 for number in range(pods)},
+    )
+
+
+@pytest.mark.parametrize(("cards", "pods"), [(6, 0), (0, 6)])
+def test_cards_and_pods_beyond_the_rows_of_a_table_are_left_out_with_their_reading(
+    monkeypatch: pytest.MonkeyPatch, cards: int, pods: int
+) -> None:
+    """The ledger folds such a reading from its message."""
+    monkeypatch.setattr("joulie_audit.columns.facts.MOST_ROWS", 10)
+    messages = [
+        reading(f"agent-n1:b:{number}", with_cards_and_pods(cards, pods)) for number in (1, 2)
+    ]
+
+    tables = made(messages)
+
+    rows = [len(tables.typed[name]["position"]) for name in ("card_readings", "pod_readings")]
+    assert rows == [cards, pods]
+    assert len(tables.typed["readings"]["position"]) == 2
+    assert 2 in [position for position, _ in tables.others]

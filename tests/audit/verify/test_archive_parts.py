@@ -14,6 +14,7 @@ from joulie_audit.archive.parts import FACTS, MANIFEST, Archive, Part, sealed
 from joulie_audit.archive.untrusted_files import checksum
 from joulie_audit.columns.tables import KINDS
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
+from joulie_bus.events import TelemetrySampled
 
 pytestmark = pytest.mark.anyio
 HOURS = 6
@@ -64,3 +65,19 @@ def forge(place: Path) -> None:
         files = [replace(one, sha256=checksum(each.parent / one.name)) for one in kept.files]
         before = sealed(replace(kept, files=files, prev=before.seal))
         each.write_bytes(msgspec.json.encode(before))
+
+
+async def test_a_part_ends_where_its_readings_have_many_cards(
+    small_log: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joulie_audit.archive.archiver.PART_READ_ROWS", 8)
+    first = small_log.builder.position
+    for number in range(6):
+        cards = {f"g{card}": 1000 + number for card in range(4)}
+        await small_log.builder.facts(TelemetrySampled(node="n1", power_mw=9000, card_mw=cards))
+
+    await written_archive(small_log, tmp_path / "a", Parquet())
+
+    ends = [part.last for _, part in Archive.of(tmp_path / "a").facts]
+    assert ends == [first + 2, first + 4, first + 6]
+    assert judged(small_log, tmp_path / "a", 1).flaw is None
