@@ -196,7 +196,8 @@ def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:
 
 
 def root_of(part: FactPart | LogPart) -> str:
-    """Of facts over the roots of their batches, which whoever uses the facts compares."""
+    """Of facts over the roots of their batches: verification, restore and replay compare these
+    with the messages."""
     if isinstance(part, FactPart):
         return merkle_root([manifest.merkle_root for manifest in part.manifests]).hex()
     return merkle_root([entry.body for entry in part.entries]).hex()

@@ -138,7 +138,7 @@ def test_each_column_has_a_name_that_needs_no_quotes(archive: Path, table: Table
 
 
 def forged(archive: Path, kind: str, table: str, change: Callable[[Columns], Columns]) -> str:
-    """What `verify` finds after someone who may write changed a table, and all checksums."""
+    """What `verify` finds after a table was changed, with all checksums and the seal."""
     place, part = Archive.of(archive).parts(kind)[0]
     file = place / f"{table}.parquet"
     Parquet().write(file, change(typed_columns(file)), KINDS[table])
