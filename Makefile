@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long quick pythons shuffled check format lint typecheck mypy basedpyright pagecheck imports deadcode vulture deptry docs bench costs figures drills mutants simulate three moves
+.PHONY: help setup demo test long postgres quick pythons shuffled check format lint typecheck mypy basedpyright pagecheck imports deadcode vulture deptry docs bench costs figures drills mutants simulate three moves
 .PHONY: kube apiservers golden lock clean
 .PHONY: broker cluster cluster-two cluster-ha dist release krew image image-archive sbom wheels chart page restarts
 
@@ -13,6 +13,7 @@ PARALLEL := -n $(WORKERS) --dist worksteal -o tmp_path_retention_policy=failed
 SHM := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "TMPDIR=/dev/shm"}')
 TESTS := $(SHM) $(BIN)/python -m pytest $(PARALLEL)
 SLOWEST := --durations=25
+SHORT := not drill and not long and not postgres
 # Tests start hundreds of processes; compiled modules that are kept save much of each start.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -46,14 +47,17 @@ setup: .venv/.ready ## a virtual environment with everything in it, pinned and h
 demo: .venv/.demo ## everything over a simulated cluster; Ctrl-C ends it
 	@trap : INT; $(BIN)/joulie demo || test $$? -eq 130
 
-quick: .venv/.browser .venv/.compiled ## the tests that wait for no process, in about a minute
-	$(TESTS) -q -m "not drill and not slow and not long" --hypothesis-profile=quick
+quick: .venv/.compiled ## the tests that wait for no process, in about a minute
+	$(TESTS) -q -m "$(SHORT) and not slow" --hypothesis-profile=quick
 
-test: .venv/.browser .venv/.compiled .s3/.ready ## all tests that this machine can run, but the long ones
-	$(TESTS) $(SLOWEST) -m "not drill and not long"
+test: .venv/.compiled .s3/.ready ## all tests that this machine can run, but the long ones
+	$(TESTS) $(SLOWEST) -m "$(SHORT)"
 
 long: .venv/.browser .venv/.compiled .s3/.ready ## the tests that compute or wait for long, which CI runs beside `make test`
-	$(TESTS) $(SLOWEST) -m "long and not drill" --timeout 300
+	$(TESTS) $(SLOWEST) -m "long and not drill and not postgres" --timeout 300
+
+postgres: .venv/.compiled .s3/.ready ## the tests that run on two databases, on PostgreSQL
+	$(TESTS) $(SLOWEST) -m "postgres and not drill" --timeout 300
 
 # The seed is printed; SEED=... repeats an order.
 shuffled: .venv/.browser .venv/.compiled .s3/.ready ## all tests in a random order
@@ -114,9 +118,12 @@ mutants: setup ## changes in the code that decides, which a test has to notice; 
 	$(BIN)/python tests/mutants/mutate.py
 
 KIT := tests/kit tests/kit/broker tests/kit/kube tests/kit/whole
+# HOURS=8 adds so many quiet hours to each seed. BUGS=all puts each known bug into the product, and
+# prints a seed of each of three blocks of 200 that notices it; BUGS="a bug" tries one.
 simulate: setup ## the whole in one process, from SEED=...; SEEDS=1000 for a thousand of them
-	@PYTHONPATH="$(shell echo $(KIT) | tr ' ' ':')" $(BIN)/python -m simulate \
-	  --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1)
+	@PYTHONPATH="$(shell echo $(KIT) | tr ' ' ':')" $(BIN)/python $(if $(BUGS),\
+	  -m noticed --bugs "$(BUGS)",\
+	  -m simulate --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1) $(if $(HOURS),--hours $(HOURS)))
 
 # FAULTS_FOR=60 for another time than 600 seconds, FAULTS_SEED=2 for other faults;
 # STANDBYS=asynchronous for failovers of PostgreSQL that take commits back.

@@ -23,11 +23,12 @@ gc.disable()  # until the tests are collected: half of that time was the search 
 
 # A test is slow if it has one of these fixtures, or if its module uses one of these kits: it starts
 # a process. A test that computes for seconds has the mark in its file.
-SLOW_FIXTURES = {"broker", "server", "spare_broker", "postgres", "chromium"}
+BROWSER = "chromium"  # each worker that runs such a test starts one: they are long
+SLOW_FIXTURES = {"broker", "server", "spare_broker", "postgres", BROWSER}
 SLOW_KITS = {"joulie_demo", "joulie_forked", "joulie_process", "kube_real", "nats_trust"}
 
-# The contract of the store is tested on both databases each time. What else runs on PostgreSQL is
-# long.
+# The contract of the store is tested on both databases each time. What else runs on both runs on
+# PostgreSQL before a release.
 EACH_DATABASE = ("projections/store", "projections/decision_log", "migrations")
 
 # A law fails by what it finds, never by the time that a loaded machine takes.
@@ -54,8 +55,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function):
             if waits_for_a_process(item):
                 item.add_marker("slow")
-            if is_of_a_second_database(item):
+            if BROWSER in item.fixturenames:
                 item.add_marker("long")
+            if is_of_a_second_database(item):
+                item.add_marker("postgres")
             if is_quick:
                 shorten(item.obj)
 

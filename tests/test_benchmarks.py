@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from pod_cost import Window, cost_of, require_cost
 from process_usage import IMPORTS, Unattributed, cpu_s, name_of
 from report import FlawedTable
 from report import Table as Printed
@@ -17,8 +18,15 @@ ROOT = Path(__file__).parents[1]
 BENCHMARKS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
 BENCHMARKS.remove("run")
 BENCHMARKS.remove("scheduler")  # has a test of its own
+SMALL = [pytest.param(name, marks=pytest.mark.long) for name in BENCHMARKS if name != "month"]
+MINUTES = pytest.param("month", marks=pytest.mark.drill)  # also in its smallest form
 MISSING = 77  # the exit code of a benchmark whose programs are not here
 COMPONENTS = {"nats-server", "projector", "operator", "extender", "console", "ledger"}
+
+
+# A difference of two short measurements beside other tests is below zero now and then; the column
+# of a process that is not measured is zero each time.
+MORE_TRIES = 2
 
 
 class Table(msgspec.Struct):
@@ -35,20 +43,27 @@ class Result(msgspec.Struct):
     tables: list[Table]
 
 
-def measured(name: str, folder: Path) -> Result:
+def run(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
     words = ["benchmarks/run.py", name, "--smallest", "--keep", name, "--results", str(folder)]
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
+
+
+def measured(name: str, folder: Path) -> Result:
+    done = run(name, folder)
+    for _ in range(MORE_TRIES):
+        if "was not printed" not in done.stderr:
+            break
+        done = run(name, folder)
     if done.returncode == MISSING:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return msgspec.json.decode((folder / f"{name}.json").read_bytes(), type=Result)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", [*SMALL, MINUTES])
 def test_a_benchmark_measures_each_of_its_columns(name: str, tmp_path: Path) -> None:
     require_each_column(measured(name, tmp_path))
 
@@ -80,7 +95,9 @@ def test_the_benchmark_of_the_scheduler_counts_every_component(tmp_path: Path) -
     savings = next(table for table in found.tables if table.title == "savings")
     assert savings.rows.keys() >= COMPONENTS
     assert not COMPONENTS & {*savings.zero}
-    assert all(all(savings.rows[component].values()) for component in COMPONENTS)
+    for component in COMPONENTS:
+        figures = savings.rows[component].items()
+        assert all(value for name, value in figures if name not in savings.zero), component
 
 
 def test_a_component_is_known_by_its_title_and_not_by_its_command_line() -> None:
@@ -105,10 +122,36 @@ def test_a_forked_process_without_a_title_is_an_error() -> None:
         process.join()
 
 
-@pytest.mark.parametrize("figure", [0.0, math.nan])
-def test_a_figure_that_is_zero_or_unknown_is_not_printed(figure: float) -> None:
+@pytest.mark.parametrize("figure", [0.0, math.nan, -2.4])
+def test_a_figure_that_is_zero_negative_or_unknown_is_not_printed(figure: float) -> None:
     with pytest.raises(FlawedTable, match="ledger, CPU: "):
         Printed(title="cost", rows={"ledger": {"CPU": figure}}).require_sound()
+
+
+def test_pods_that_seem_to_cost_less_than_the_error_are_refused() -> None:
+    sure = {"CPU ms per pod": 4.4, "its standard error": 0.2}
+    unsure = {"CPU ms per pod": 0.3, "its standard error": 0.2}
+
+    require_cost("savings", sure)
+    with pytest.raises(FlawedTable, match=r"0\.30 ms .* error of that is 0\.20"):
+        require_cost("savings", unsure)
+
+
+def test_what_pods_cost_is_the_difference_of_windows_with_and_without_them() -> None:
+    window = Window({"ledger": 1.5, "console": 0.4}, {"ledger": 1.0, "console": 0.5}, 10.0, 100)
+
+    assert window.per_pod(["ledger"]) == 5.0
+    assert window.per_pod(["console"]) == pytest.approx(-1.0)
+    assert window.at_rest(["ledger", "console"]) == 15.0
+
+
+def test_work_of_one_window_is_no_cost_of_pods() -> None:
+    usual = Window({"ledger": 1.5}, {"ledger": 1.0}, lasted_s=10.0, pods=100)
+    with_a_plan = Window({"ledger": 1.5}, {"ledger": 6.0}, lasted_s=10.0, pods=100)
+
+    found = cost_of([usual, with_a_plan, usual], ["ledger"])
+
+    assert found == {"CPU ms per pod": 5.0, "its standard error": 0.0, "at rest, % of a core": 10.0}
 
 
 def test_a_column_that_a_row_lacks_is_an_error() -> None:

@@ -41,7 +41,7 @@ def move(source: str, target: str) -> None:
     assert moved.returncode == 0, moved.stderr
 
 
-@pytest.mark.long
+@pytest.mark.postgres
 def test_a_trimmed_log_continues_in_postgresql(
     demo_data: Path, tmp_path: Path, postgres: Postgres
 ) -> None:
@@ -59,7 +59,7 @@ def test_a_trimmed_log_continues_in_postgresql(
     require_whole(demo_data, archive, before, DATABASE_URL=url)
 
 
-@pytest.mark.long
+@pytest.mark.postgres
 def test_a_trimmed_log_continues_in_sqlite_after_it_was_in_postgresql(
     demo_data: Path, tmp_path: Path, postgres: Postgres
 ) -> None:
@@ -78,7 +78,7 @@ def test_a_trimmed_log_continues_in_sqlite_after_it_was_in_postgresql(
     require_whole(demo_data, archive, before)
 
 
-@pytest.mark.long
+@pytest.mark.postgres
 def test_a_trimmed_log_is_restored_from_its_archive_with_the_position_in_its_stream(
     demo_data: Path, tmp_path: Path
 ) -> None:
@@ -94,6 +94,7 @@ def test_a_trimmed_log_is_restored_from_its_archive_with_the_position_in_its_str
     require_whole(demo_data, archive, before)
 
 
+@pytest.mark.postgres
 def test_a_log_moves_into_an_empty_database_only(demo_data: Path) -> None:
     url = f"sqlite:///{demo_data / 'joulie.db'}"
 

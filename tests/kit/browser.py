@@ -1,7 +1,9 @@
 """The system's Chromium, driven by Playwright, and axe-core's audit of a page."""
 
+import asyncio
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import AsyncGenerator
 from functools import cache
@@ -13,6 +15,7 @@ from playwright.async_api import (
     BrowserContext,
     ConsoleMessage,
     Page,
+    Route,
     ViewportSize,
     async_playwright,
     expect,
@@ -98,15 +101,36 @@ async def used_again(page: Page) -> AsyncGenerator[Page, None]:
     try:
         yield page
     finally:
-        for other in page.context.pages:
-            if other is not page:
-                await other.close()
-        await page.unroute_all(behavior="wait")
-        await page.evaluate("location.protocol === 'http:' && localStorage.clear()")
-        await page.evaluate("location.replace('about:blank')")  # keeps its process
-        await page.wait_for_url("about:blank")
-        await page.set_viewport_size(VIEWPORT)
-        await page.emulate_media(color_scheme="light", reduced_motion="reduce")
+        async with asyncio.timeout(PATIENCE_MS / 1000):  # some of these calls have no limit
+            await cleared(page)
+
+
+async def cleared(page: Page) -> None:
+    for other in page.context.pages:
+        if other is not page:
+            await other.close()
+    await page.unroute_all(behavior="ignoreErrors")
+    await page.evaluate("location.protocol === 'http:' && localStorage.clear()")
+    await page.evaluate("location.replace('about:blank')")  # keeps its process
+    await page.wait_for_url("about:blank")
+    await page.set_viewport_size(VIEWPORT)
+    await page.emulate_media(color_scheme="light", reduced_motion="reduce")
+
+
+@contextlib.asynccontextmanager
+async def held(page: Page, addresses: re.Pattern[str]) -> AsyncGenerator[None, None]:
+    """Requests for these addresses wait until the block ends, however it ends."""
+    released = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await released.wait()
+        await route.continue_()
+
+    await page.route(addresses, hold)
+    try:
+        yield
+    finally:
+        released.set()
 
 
 def complaints_of(page: Page) -> list[str]:

@@ -1,6 +1,5 @@
 """The page in a real Chromium: its contents and its controls."""
 
-import asyncio
 import re
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.async_api import Page, Route, expect
 
+from browser import held
 from bus_kit import (
     ask,
     asleep,
@@ -268,21 +268,14 @@ async def test_the_slider_shows_a_past_state_and_live_returns(
 async def test_a_past_state_shows_nothing_of_now_until_it_is_there(
     page: Page, scenario: ConsoleHarness
 ) -> None:
-    released = asyncio.Event()
-
-    async def hold(route: Route) -> None:
-        await released.wait()
-        await route.continue_()
-
-    await page.route(re.compile(r"/v1/(cluster|map)\?at=8"), hold)
-    await opened(page, scenario)
-    await expect(page.locator("#age")).to_have_class("age live")
-    await page.locator("#slider").fill("8")
-    await expect(page.locator("#totals[aria-busy=true]")).to_be_attached()
-    await expect(page.get_by_text("Loading the map of nodes.")).to_be_attached()
-    await expect(page.locator("#age")).to_have_class("age")
-    await expect(page.locator(".plans-card .card-head")).not_to_contain_text("plan ")
-    released.set()
+    async with held(page, re.compile(r"/v1/(cluster|map)\?at=8")):
+        await opened(page, scenario)
+        await expect(page.locator("#age")).to_have_class("age live")
+        await page.locator("#slider").fill("8")
+        await expect(page.locator("#totals[aria-busy=true]")).to_be_attached()
+        await expect(page.get_by_text("Loading the map of nodes.")).to_be_attached()
+        await expect(page.locator("#age")).to_have_class("age")
+        await expect(page.locator(".plans-card .card-head")).not_to_contain_text("plan ")
 
     await expect(page.locator("#totals")).to_contain_text("0 draining")
 
@@ -543,21 +536,13 @@ async def test_a_link_opens_in_a_tab_of_its_own(page: Page, scenario: ConsoleHar
 
 
 async def test_placeholders_name_what_is_loading(page: Page, scenario: ConsoleHarness) -> None:
-    released = asyncio.Event()
-
-    async def hold(route: Route) -> None:
-        await released.wait()
-        await route.abort()
-
-    await page.route(re.compile("/v1/"), hold)
-    await page.goto(f"{scenario.url}/?node=n1")
-    await expect(page.get_by_text("Loading the map of nodes.")).to_be_attached()
-    await expect(page.get_by_text("Loading the details.")).to_be_attached()
-    await expect(page.locator("#totals[aria-busy=true] .figure")).to_have_count(7)
-    await expect(page.locator("#age")).to_have_text("connecting")
-    await expect(page.locator("#age")).to_have_class("age")  # its dot is neither green nor red
-    released.set()
-    await page.unroute_all(behavior="wait")
+    async with held(page, re.compile("/v1/")):
+        await page.goto(f"{scenario.url}/?node=n1")
+        await expect(page.get_by_text("Loading the map of nodes.")).to_be_attached()
+        await expect(page.get_by_text("Loading the details.")).to_be_attached()
+        await expect(page.locator("#totals[aria-busy=true] .figure")).to_have_count(7)
+        await expect(page.locator("#age")).to_have_text("connecting")
+        await expect(page.locator("#age")).to_have_class("age")  # its dot is neither green nor red
 
 
 async def test_pending_pods_have_a_reason_and_advice(page: Page, new_harness: NewHarness) -> None:

@@ -44,7 +44,7 @@ from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Checkpoint
-from joulie_projections.fold.manifest import merkle_root
+from joulie_projections.fold.manifest import hash_of_all
 from joulie_projections.fold.sequence import fold
 from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.projector.projector import ProjectorSettings
@@ -174,7 +174,7 @@ async def require_complete(connection: Connection, place: Place) -> None:
     for manifest in manifests:
         assert manifest.p_from == position + 1
         records = [r for at in manifest.ranges for r in facts[at.stream][at.first - 1 : at.last]]
-        assert merkle_root([record.data for record in records]) == manifest.merkle_root
+        assert hash_of_all([record.data for record in records]) == manifest.facts_hash
         draft = Draft(cluster_state)
         fold(draft, records, position, aside)
         _, now = changed_rows(draft.changed(), now)

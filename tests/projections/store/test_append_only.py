@@ -78,7 +78,7 @@ def copy_row(table: str, verb: str = "INSERT", suffix: str = "") -> str:
 CHANGES = [
     *(f"UPDATE {table} SET {key} = {key}" for table, key in GROWING.items()),
     "UPDATE decision SET body = prev WHERE pos = 1",
-    "UPDATE batch SET merkle_root = prev",
+    "UPDATE batch SET facts_hash = prev",
     "UPDATE head SET note = hash",
     *(f"DELETE FROM {table}" for table in GROWING),
     *(copy_row(table) for table in GROWING),

@@ -197,7 +197,7 @@ def test_a_ledger_is_behind_by_the_age_of_the_oldest_fact_that_it_lacks(
 
 
 def batch_row(first: int, last: int, at: int) -> dict[str, object]:
-    blank = dict.fromkeys(("ranges", "merkle_root", "state_digest", "prev", "head"), b"")
+    blank = dict.fromkeys(("ranges", "facts_hash", "state_digest", "prev", "head"), b"")
     return {"p_from": first, "p_to": last, "committed_at": at, "fold_version": "1", **blank}
 
 
