@@ -67,7 +67,7 @@ SHORTEST: Mapping[str, list[Fault]] = {
 
 
 @pytest.mark.parametrize("mend", MENDS)
-@pytest.mark.long
+@pytest.mark.drill
 def test_without_a_mend_these_faults_break_a_property(
     mend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +92,7 @@ def test_without_a_mend_one_of_fifty_seeds_fails(
     assert first_failure(map(simulated, SEEDS)) is not None
 
 
+@pytest.mark.drill
 def test_a_failing_seed_is_shown_with_the_faults_that_it_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

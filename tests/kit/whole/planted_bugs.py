@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from joulie_audit.ledger import follow
+from joulie_audit.ledger.follow import LedgerFollower
+from joulie_audit.ledger.held_facts import Piece
 from joulie_bus.events import PodGone
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.energy import meters
-from joulie_projections.fold import node_facts, pod_facts, registry, sequence
+from joulie_projections.fold import comparison, node_facts, pod_facts, registry, sequence
 from joulie_projections.projector.projector import Projector
 from joulie_projections.state import rows
 from joulie_projections.state.rows import Row
@@ -90,6 +93,30 @@ def _count_the_later_power(patch: Patch) -> None:
     patch.setattr(meters, "_by_power", lambda _, new, span: new.mw * span)
 
 
+def _compare_other_versions(patch: Patch) -> None:
+    """States that another version of the folds left are compared as if they were ours."""
+    patch.setattr(comparison, "_is_ours", lambda _: True)
+
+
+def _stop_at_a_hole(patch: Patch) -> None:
+    """The ledger does not pass over messages that were never archived."""
+
+    async def whole(facts: Any, manifest: Any) -> list[Piece]:
+        return [Piece(manifest.p_from - 1, await facts.of(manifest))]
+
+    patch.setattr(follow, "pieces_of", whole)
+
+
+def _keep_the_state_of_the_ledger(patch: Patch) -> None:
+    """The ledger folds on in memory after the database refused a pass, or was set back."""
+    patch.setattr(LedgerFollower, "reload", lambda _: None)
+
+
+def _count_an_hour_again(patch: Patch) -> None:
+    """The sums of an hour of the ledger are those of all hours before it, too."""
+    patch.setattr(meters.Meters, "clear", lambda *_: None)
+
+
 # The bugs, each with a part of what the simulation reports, where that is always the same.
 BUGS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "a pod that is gone stays": (_keep_deleted_pods, "at the API server it does not exist"),
@@ -99,4 +126,8 @@ BUGS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "a repeated message is folded again": (_fold_repeated_messages, "were left out as repeated"),
     "the ledger counts another power": (_count_the_later_power, "the ledger counts"),
     "a view keeps deleted rows": (_keep_deleted_rows, "differs from the rows"),
+    "states of another version are compared": (_compare_other_versions, "replay: "),
+    "the ledger stops at lost messages": (_stop_at_a_hole, "the ledger is at"),
+    "the ledger keeps a state that was refused": (_keep_the_state_of_the_ledger, "the ledger"),
+    "an hour of the ledger is counted again": (_count_an_hour_again, "the ledger counts"),
 }

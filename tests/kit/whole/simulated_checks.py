@@ -1,20 +1,23 @@
 """Properties of the whole: some are checked all the time, others at the end of a run."""
 
 import asyncio
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from simulated_components import Component, ProjectorComponent, Surroundings, ViewComponent
-from simulated_models import require_each_message_once
-from simulated_moves import archive_of
-from sqlalchemy import create_engine
+from simulated_ledger import BEHIND_S, counted_uj, ledger_position
+from simulated_models import FoldedBy, require_each_message_once
+from simulated_moves import archive_of, lost_readings
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import StaticPool
-from virtual_time import Process
+from virtual_time import POLLS, Process
 
 from bus_kit.memory_broker import MemoryLog
+from joulie_audit.archive.archived_facts import ArchivedFacts
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import ColumnSource, StreamFacts
-from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.archive.parts import Archive
 from joulie_audit.ledger.follow import LedgerFollower
 from joulie_audit.replay.replay import replay
 from joulie_audit.verify.verify import verify
@@ -22,7 +25,9 @@ from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.chain.head import Head, statement_in
 from joulie_projections.decision_log.heads import Signer
+from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.saved import LedgerState
+from joulie_projections.fold.manifest import CODE_VERSION
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.store import database
@@ -62,12 +67,24 @@ class Watching:
     def __init__(self, around: Surroundings, components: Mapping[str, Component]) -> None:
         self._around = around
         self._components = components
+        self._expected = sum(isinstance(each, ViewComponent) for each in components.values())
         self._able, self._cut, self._told = _Since(), _Since(), _Since()
         engine = database.reader(around.database.file)
         self._store = Store(engine)
         self._close = engine.dispose
 
+    def still_at(self) -> int | None:
+        """The position at which everything is folded, and each view has it; None while not so."""
+        found, views = self._around.database.committed(), self._views()
+        if found is None or len(views) < self._expected:
+            return None
+        ages = [process.context.run(getattr, view, "ages").oldest_ms for _, process, view in views]
+        are_here = all(view.position == found.position for *_, view in views)
+        is_still = are_here and max(ages) < 1000 * FRESH_S and not self._unread_s()
+        return found.position if is_still else None
+
     async def follow(self) -> None:
+        POLLS.set(True)
         try:
             while True:
                 await asyncio.sleep(EVERY_S)
@@ -147,21 +164,50 @@ class Watching:
     def require_everything_fresh(self) -> None:
         if (waits_s := self._unread_s()) > FRESH_S:
             self._around.truth.fail(f"at the end, a fact was not folded for {waits_s:.1f} s")
-        expected = sum(isinstance(each, ViewComponent) for each in self._components.values())
         views = self._views()
-        if len(views) < expected:
-            self._around.truth.fail(f"at the end, only {len(views)} views of {expected} are there")
+        if len(views) < self._expected:
+            self._around.truth.fail(
+                f"at the end, only {len(views)} views of {self._expected} are there"
+            )
         for name, process, view in views:
             if (age_s := process.context.run(getattr, view, "age_s")) > FRESH_S:
                 self._around.truth.fail(f"at the end, the view of {name} is {age_s:.1f} s old")
             self._require_rows(name, view)
         self._require_what_models_know()
+        self._require_ledger()
+
+    def _require_ledger(self) -> None:
+        """It holds what was committed until a while ago."""
+        now, at = self._around.broker.broker.now(), ledger_position(self._around)
+        with History.of(self._around.database.file) as history:
+            waiting = next(history.manifests(at + 1), None)
+        if waiting and (behind_s := (now - waiting.committed_at) / 1e9) > BEHIND_S:
+            self._around.truth.fail(
+                f"at the end, the ledger is at {at}, and {waiting.p_from} was committed "
+                f"{behind_s:.1f} s ago"
+            )
 
     def _require_what_models_know(self) -> None:
         """Of the rows, which are equal to the views."""
-        cluster_state = cluster_state_of(self._store.load()[1])
-        self._around.api.places.require_in(cluster_state, self._around.truth.fail)
-        self._around.meters.require_in(cluster_state, self._around.truth.fail)
+        cluster_state, fail = cluster_state_of(self._store.load()[1]), self._around.truth.fail
+        self._around.api.places.require_in(cluster_state, fail)
+        self._around.meters.require_in(cluster_state, self._folded_by(), fail)
+
+    def _folded_by(self) -> FoldedBy:
+        with History.of(self._around.database.file) as history:
+            versions = [
+                (each.last, manifest.fold_version)
+                for manifest in history.manifests()
+                for each in manifest.ranges
+                if each.stream is Stream.TEL
+            ]
+
+        def folded_by(sequence: int) -> Collection[str]:
+            at = bisect_left(versions, (sequence, ""))
+            known = versions[at][1] if at < len(versions) else CODE_VERSION
+            return {known, CODE_VERSION} if self._around.database.is_restored else {known}
+
+        return folded_by
 
     def _require_rows(self, name: str, view: View) -> None:
         found, rows = self._store.load()
@@ -183,24 +229,31 @@ async def require_all_equal(around: Surroundings, fail: Callable[[str], None]) -
         heads = await _require_verified(around, bus, fail)
         async with StreamFacts.on(bus, history) as streams:
             facts = ArchivedFacts(Archive.of(archive), streams) if archive else streams
-            around.meters.require_energy(await _counted_uj(history, facts), fail)
+            lost = lost_readings(Archive.of(archive)) if archive else set[int]()
+            for counted in (await _counted_uj(history, facts), counted_uj(around)):
+                around.meters.require_energy(counted, lost, fail)
             done = await replay(history, facts)
     if done.mismatches:
         fail(f"replay: {done.mismatches} mismatches: {done.reported[0]}")
     counts = f"{done.events} facts, {len(entries)} entries, {heads} heads"
     again = f"{done.decisions} decisions and {done.plans} plans recomputed"
-    return f"{counts}; {again}, {done.set_back} of them on lost state"
+    again += f", {done.set_back} of them on lost state"
+    if done.uncompared:
+        again += f"; {sum(done.uncompared.values())} facts of another version"
+    if done.holes:
+        again += f"; {done.in_holes} not recomputed, in a hole"
+    return f"{counts}; {again}"
 
 
 async def _counted_uj(history: History, facts: ColumnSource) -> Mapping[str, int]:
     """The energy of each node in a ledger of the whole log."""
-    executor = DatabaseExecutor()
+    executor, counted = DatabaseExecutor(), Counter[str]()
     shared = {"check_same_thread": False}  # with the thread of the executor
     engine = create_engine("sqlite://", poolclass=StaticPool, connect_args=shared)
     try:
         metadata.create_all(engine, tables=[batch])
         ledger_metadata.create_all(engine)
-        table = EnergyTable(engine)
+        table = _CountingTable(engine, counted)
         follower = LedgerFollower(table, executor)
         while not await follower.catch_up(history, facts):
             pass
@@ -209,11 +262,26 @@ async def _counted_uj(history: History, facts: ColumnSource) -> Mapping[str, int
         executor.close()
         engine.dispose()
     state.ledger.end()
-    counted = Counter[str]()
-    for interval in state.ledger.closed:
+    _count(state.ledger.closed, counted)
+    return counted
+
+
+def _count(intervals: Iterable[Interval], counted: Counter[str]) -> None:
+    for interval in intervals:
         for each in interval.nodes if interval.grain == "minutes" else ():
             counted[each.node] += each.pods_uj + each.idle_uj
-    return counted
+
+
+class _CountingTable(EnergyTable):
+    """Counts the intervals that it saves: those of an earlier hour are not kept in minutes."""
+
+    def __init__(self, engine: Engine, counted: Counter[str]) -> None:
+        super().__init__(engine)
+        self._counted = counted
+
+    def save(self, before: int, state: LedgerState) -> None:
+        _count(state.ledger.closed, self._counted)
+        super().save(before, state)
 
 
 def _require_read_once(around: Surroundings, history: History, fail: Callable[[str], None]) -> None:

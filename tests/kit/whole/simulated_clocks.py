@@ -40,10 +40,14 @@ class Clocks:
 
     def time_ns(self) -> int:
         process = RUNNING.get()
-        return self.true_ns(self._loop.time() + (process.skew_s if process else 0.0))
+        return self.true_ns(process.skew_s if process else 0.0)
 
-    def true_ns(self, moment: float | None = None) -> int:
-        return NOON + int((self._loop.time() if moment is None else moment) * SECOND)
+    def true_ns(self, skew_s: float = 0.0) -> int:
+        return NOON + int((self._loop.cluster_s() + skew_s) * SECOND)
+
+    def running_ns(self, skew_s: float) -> int:
+        """Without the time that was skipped, in which no poll ran."""
+        return NOON + int((self._loop.time() + skew_s) * SECOND)
 
 
 def _machine() -> str:
@@ -71,7 +75,8 @@ def _replacements(
     yield secrets, "token_hex", lambda size=32: rng.randbytes(size).hex()
     yield monotonic, "boot_id", lambda *_: _machine()
     # As PostgreSQL has them; SQLite takes the clock of its process, and has no timeline.
-    yield store, "clock_of", lambda _: server.clock()
+    # Leases are renewed by polls.
+    yield store, "clock_of", lambda _: server.lease_clock()
     yield store, "_timeline", lambda _: server.timeline
     # Extenders collect garbage when they start, which takes longer here than the whole run.
     yield gc, "collect", lambda *_: 0

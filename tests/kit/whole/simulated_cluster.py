@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
+from simulated_hours import Pace
 from simulated_models import Meters, PodPlaces
 from virtual_time import require_alive
 
@@ -26,7 +27,6 @@ from kube_scheduler import a_pod
 PLAIN, WITH_CARDS = ("n1", "n2", "n3"), ("g1", "g2")
 NODES = PLAIN + WITH_CARDS
 CALL_S = 0.004  # of the API server, on average
-SAMPLE_S = 3.0
 
 
 class PodModel(NamedTuple):
@@ -145,7 +145,7 @@ async def watch(api: ApiServer, bus: Log, view: View) -> None:
         api.changed.clear()
 
 
-async def sample(node: str, bus: Log, rng: random.Random, meters: Meters) -> None:
+async def sample(node: str, bus: Log, rng: random.Random, meters: Meters, pace: Pace) -> None:
     """The agent of a node: its inventory once, and then its power."""
     producer = Producer(agent_name(node), CLUSTER, time.time_ns)
     first = inventory(node) if node in WITH_CARDS else None
@@ -155,7 +155,7 @@ async def sample(node: str, bus: Log, rng: random.Random, meters: Meters) -> Non
         meters.begin(node, reading.power_mw)
         await bus.publish([producer.stamp(reading)])
         meters.end(node)
-        await asyncio.sleep(rng.uniform(0.8, 1.2) * SAMPLE_S)
+        await asyncio.sleep(pace.pause_s(rng))
 
 
 async def discover(bus: Log) -> None:

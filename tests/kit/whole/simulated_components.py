@@ -12,6 +12,7 @@ from typing import NamedTuple
 from simulated_broker import BrokerServer, Link, LinkedLog
 from simulated_cluster import NODES, ApiServer, ModelBinder, discover, sample, watch
 from simulated_database import DatabaseLink, DatabaseServer
+from simulated_hours import Pace
 from simulated_models import Meters
 from simulated_truth import ObservedSpool, Truth
 from virtual_time import THREAD_S, Process
@@ -31,6 +32,7 @@ from joulie_extender.settings import ServerSettings
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.decision_log.heads import Signer
+from joulie_projections.fold.manifest import CODE_VERSION
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.view.view import View
 
@@ -46,6 +48,7 @@ class Surroundings(NamedTuple):
     database: DatabaseServer
     api: ApiServer
     meters: Meters
+    pace: Pace
     truth: Truth
     directory: Path
     key: Path
@@ -66,7 +69,7 @@ class Component(ABC):
         self.process: Process | None = None
         self.down_until = 0.0
         self._thread_s = THREAD_S
-        self._lives = 0
+        self.fold_version = CODE_VERSION  # of its later lives
 
     @abstractmethod
     async def body(self, process: Process) -> None:
@@ -80,6 +83,7 @@ class Component(ABC):
         while True:
             process = Process(self.name, self.name, self._uptime_s, self._skew_s)
             process.thread_s = self._thread_s
+            process.fold_version = self.fold_version
             self.process = process
             task = process.spawn(self.body(process))
             try:
@@ -183,10 +187,11 @@ class OperatorComponent(ViewComponent):
 
 class Agents(Component):
     async def body(self, process: Process) -> None:
+        process.makes_events = True
         bus, rng = self.log_of(process), self.around.random_for("watts")
         async with asyncio.TaskGroup() as tasks:
             for node in NODES:
-                tasks.create_task(sample(node, bus, rng, self.around.meters))
+                tasks.create_task(sample(node, bus, rng, self.around.meters, self.around.pace))
 
 
 class ExtenderComponent(ViewComponent):

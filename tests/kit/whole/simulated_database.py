@@ -55,13 +55,18 @@ class DatabaseLink:
 
 
 class DatabaseServer:
-    def __init__(self, file: Path, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, file: Path, clock: Callable[[], int], lease_clock: Callable[[], int] | None = None
+    ) -> None:
         self.file = file
         self.clock = clock
+        self.lease_clock = lease_clock or clock
         self.stops = 0  # faults that it is down for
         self.is_full = False  # its disk
         self.promotions = 0
+        self.is_restored = False  # from an archive: folded again, by our version
         self._look = sqlite3.connect(file)  # of the simulator, which every fault spares
+        with_ledger(file)
 
     @property
     def is_up(self) -> bool:
@@ -119,16 +124,26 @@ class DatabaseServer:
 
     def standby(self) -> "Standby":
         """A copy of the present content."""
-        return Standby(_copy_of(self.file), self)
+        return Standby(self)
 
     def continue_with(self, other: Path) -> None:
         """From now on the server has the content of another database."""
-        with contextlib.closing(_copy_of(other)) as copy:
-            self.replace(copy)
+        for source, target in zip(files_of(other), files_of(self.file), strict=True):
+            with contextlib.closing(_copy_of(source)) as copy:
+                _replace(target, copy)
 
-    def replace(self, content: sqlite3.Connection) -> None:
-        with contextlib.closing(sqlite3.connect(self.file)) as target:
-            content.backup(target)
+
+def with_ledger(file: Path) -> Path:
+    """With an empty ledger, if it has none."""
+    engine = database.ledger(file)
+    engine.connect().close()
+    engine.dispose()
+    return file
+
+
+def files_of(file: Path) -> tuple[Path, Path]:
+    """PostgreSQL has the log and the ledger in one database, SQLite in two files."""
+    return file, database.ledger_file(file)
 
 
 def _copy_of(file: Path) -> sqlite3.Connection:
@@ -138,15 +153,21 @@ def _copy_of(file: Path) -> sqlite3.Connection:
     return copy
 
 
+def _replace(file: Path, content: sqlite3.Connection) -> None:
+    with contextlib.closing(sqlite3.connect(file)) as target:
+        content.backup(target)
+
+
 class Standby:
     """What a standby has that receives no more changes."""
 
-    def __init__(self, copy: sqlite3.Connection, server: DatabaseServer) -> None:
-        self._copy = copy
+    def __init__(self, server: DatabaseServer) -> None:
+        self._copies = {file: _copy_of(file) for file in files_of(server.file)}
         self._server = server
 
     def promote(self) -> None:
         """From now on the server has this content; what was committed since is lost."""
-        self._server.replace(self._copy)
+        for file, copy in self._copies.items():
+            _replace(file, copy)
+            copy.close()
         self._server.promotions += 1
-        self._copy.close()

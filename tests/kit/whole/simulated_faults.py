@@ -8,17 +8,22 @@ from typing import NamedTuple
 
 from simulated_components import RESTART_S, Component, Surroundings
 from simulated_database import Standby
-from simulated_moves import MOVE, RESTORE, Move
+from simulated_hours import HOUR_S
+from simulated_moves import HOLE, MOVE, RESTORE, Move
+from simulated_versions import NEXT
 
 from joulie_bus.streams.subjects import Stream
+from joulie_projections.fold.manifest import CODE_VERSION
 
 PROJECTORS = ("projector-0", "projector-1")
 EXTENDERS = ("extender-0", "extender-1")
-COMPONENTS = (*PROJECTORS, *EXTENDERS, "operator", "console", "agents")
+LEDGER = "ledger"
+COMPONENTS = (*PROJECTORS, *EXTENDERS, "operator", "console", LEDGER, "agents")
 FAILOVER = "failover to a standby that lags"
 DAMAGE = "copy of a stream incomplete"
 ELECTION = "no leader makes consumers"
-MOVES = (MOVE, RESTORE)
+MOVES = (MOVE, RESTORE, HOLE)
+VERSION = "next version of the folds"
 CLOCK_STEP = "wall clock set back"
 STREAM_FULL = "stream full"
 DISK_FULL = "disk of the database full"
@@ -34,8 +39,8 @@ KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "cannot receive from the broker": (COMPONENTS, 1),
     LOST_ACKS: (COMPONENTS, 2),
     "slow link": (COMPONENTS, 1),
-    "cut from the database": ((*PROJECTORS, *EXTENDERS, "operator", "console"), 3),
-    "replies of the database lost": (PROJECTORS, 2),
+    "cut from the database": ((*PROJECTORS, *EXTENDERS, "operator", "console", LEDGER), 3),
+    "replies of the database lost": ((*PROJECTORS, LEDGER), 2),
     "broker down": (("broker",), 1),
     "quorum lost": (("broker",), 1),
     FORGETS: (("broker",), 1),
@@ -46,6 +51,8 @@ KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     FAILOVER: (("database",), 4),
     MOVE: (("database",), 0.5),
     RESTORE: (("database",), 0.5),
+    HOLE: (("database",), 0.5),
+    VERSION: (PROJECTORS, 1),
     "requests lost": (("API server",), 1),
     DISK_FULL: (("database",), 1),
     SLOW_DISK: (COMPONENTS, 1),
@@ -57,7 +64,10 @@ SHORTEST_S, LONGEST_S = 0.3, 5.0
 CLOCK_STEP_S = 60.0  # the furthest, in either direction
 SLOW_DISK_S = 0.2  # for each call of a thread, on average
 FORGETS_EACH_S = 0.2
+TAKEOVER_S = 6.0  # until a projector leads whose other one was killed, and has folded something
 SIGNED_S = 12.0  # until the first head is signed: nothing can be trimmed before
+SNAPSHOT_S = 10.0  # behind a hole, mostly
+AWAY_S = 2.0  # the archiver, so that the archive gets a hole
 PROMOTION_S = 3.0  # the longest time until a standby serves
 # Some faults last longer than the whole may stand still.
 LASTING_SHARE, LASTING_S = 0.4, 16.0
@@ -84,21 +94,41 @@ class Fault(NamedTuple):
         return f"at {self.at:.2f} s: {self.kind}: {self.target}, for {self.lasts:.2f} s{lag}"
 
 
-def generated(rng: random.Random) -> list[Fault]:
-    """One to six faults, ordered by their times."""
-    kinds, weights = list(KINDS), [weight for _, weight in KINDS.values()]
+def generated(rng: random.Random, hours: int = 0) -> list[Fault]:
+    """One to six faults, ordered by their times; none of copies, with quiet hours: their readers
+    ask five times a second."""
+    likely = {kind: weight for kind, (_, weight) in KINDS.items()}
+    if hours:
+        likely |= dict.fromkeys(OF_COPIES, 0)
+    kinds, weights = list(likely), list(likely.values())
     made = []
     for kind in rng.choices(kinds, weights, k=rng.randint(1, 6)):
         at, lasts = rng.uniform(FROM_S, TO_S), rng.uniform(SHORTEST_S, LONGEST_S)
         lasts += LASTING_S * (kind in LASTING and rng.random() < LASTING_SHARE)
+        lasts += TAKEOVER_S * (kind == VERSION)
         lag = _lag(kind, at, rng)
         if kind in MOVES:
-            at, lag = at + SIGNED_S, rng.uniform(0.2, SIGNED_S)
+            shortest_s = SNAPSHOT_S if kind == HOLE else 0.2
+            at, lag = at + SIGNED_S, rng.uniform(shortest_s, SIGNED_S)
         made.append(Fault(at, kind, _target(kind, rng), lasts, lag))
         if kind == FORGETS:  # which shows only where messages are sent again
             made.append(Fault(at, LOST_ACKS, rng.choice(COMPONENTS), lasts))
     if any(fault.kind in MOVES for fault in made):
         made = [fault for fault in made if fault.kind != FAILOVER]  # to what was trimmed meanwhile
+    return sorted(made)
+
+
+def generated_in_an_hour(rng: random.Random, hour: int) -> list[Fault]:
+    """None to two faults while pods come at the end of an hour. A standby may lag by an hour."""
+    kinds = [kind for kind in KINDS if kind not in (*OF_COPIES, *MOVES, FORGETS)]
+    weights = [KINDS[kind][1] for kind in kinds]
+    made = []
+    for kind in rng.choices(kinds, weights, k=rng.randint(0, 2)):
+        at, lasts = hour * HOUR_S + rng.uniform(0.5, FROM_S), rng.uniform(SHORTEST_S, LONGEST_S)
+        lag = _lag(kind, at, rng)
+        if kind == FAILOVER:
+            lag = rng.choice((lag, rng.uniform(1, HOUR_S - 60)))
+        made.append(Fault(at, kind, _target(kind, rng), lasts, lag))
     return sorted(made)
 
 
@@ -163,6 +193,10 @@ class Faults:
         move = Move(self._around)
         if fault.kind in MOVES:
             await move.keep()
+        if fault.kind == HOLE:
+            before_s -= AWAY_S
+            await asyncio.sleep(AWAY_S)
+            move.age_out()
         await asyncio.sleep(before_s)
         self._around.record(str(fault))
         match fault.target:
@@ -225,7 +259,8 @@ class Faults:
         elif fault.kind in MOVES:
             for name in PROJECTORS:
                 self._components[name].kill(RESTART_S)
-            await move.carry_out(fault.kind)
+            is_whole = int(fault.lag * 1000) % 2 == 1  # half of them
+            await move.carry_out(fault.kind, is_whole=is_whole)
         server.stops -= 1
 
     async def _of(self, component: Component, fault: Fault) -> None:
@@ -233,6 +268,8 @@ class Faults:
             component.kill(fault.lasts)
         elif fault.kind == "freeze":
             await self._freeze(component, fault.lasts)
+        elif fault.kind == VERSION:
+            await self._upgrade(component, fault.lasts)
         elif fault.kind == CLOCK_STEP:
             component.set_clock_back(fault.lag)
             await asyncio.sleep(fault.lasts)
@@ -246,6 +283,16 @@ class Faults:
             await asyncio.sleep(fault.lasts)
             component.link.heal()
             component.database_link.heal()
+
+    async def _upgrade(self, component: Component, lasts: float) -> None:
+        """It leads alone, and goes back to the version that the other one still has."""
+        for name in PROJECTORS:
+            self._components[name].kill(lasts)
+        component.fold_version = NEXT
+        component.kill(RESTART_S)
+        await asyncio.sleep(lasts)
+        component.fold_version = CODE_VERSION
+        component.kill(RESTART_S)
 
     async def _freeze(self, component: Component, lasts: float) -> None:
         if (process := component.process) is not None:

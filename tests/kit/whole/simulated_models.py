@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
+
+from simulated_versions import power_folded
 
 from bus_kit.memory_broker import MemoryBroker
 from joulie_bus.events import codec
@@ -17,6 +19,7 @@ NS_PER_MS = 1_000_000
 UNFOLDED = 4  # readings of a node at most, at the end of a run
 SETTLED_S = 2.0  # what is older has been folded, at the end of a run
 Fail = Callable[[str], None]
+FoldedBy = Callable[[int], Collection[str]]  # the versions that may have folded a reading
 
 
 def now_s() -> float:
@@ -32,6 +35,7 @@ class Reading(NamedTuple):
 class StoredReading(NamedTuple):
     at_ms: int
     power_mw: int
+    sequence: int
 
 
 class Meters:
@@ -45,7 +49,7 @@ class Meters:
         """A message of telemetry, the first time that the broker stored it."""
         sample = codec.open_sample(record.data)
         if sample is not None:
-            reading = StoredReading(record.at // NS_PER_MS, sample.data.power_mw)
+            reading = StoredReading(record.at // NS_PER_MS, sample.data.power_mw, record.sequence)
             self._stored[sample.data.node].append(reading)
 
     def begin(self, node: str, power_mw: int) -> None:
@@ -55,19 +59,27 @@ class Meters:
         *_, newest = self._told[node]
         self._told[node][-1] = newest._replace(done=True)
 
-    def require_in(self, cluster_state: ClusterState, fail: Fail) -> None:
-        """The newest reading of a node is one that its agent told last."""
+    def require_in(self, cluster_state: ClusterState, folded_by: FoldedBy, fail: Fail) -> None:
+        """The newest reading of a node is one that its agent told last, as it was folded."""
         for node, told in self._told.items():
             known = cluster_state.nodes.get(node)
             shown = known.samples[-1].power_mw if known and known.samples else None
-            possible = [each.power_mw for each in _from_the_last_settled(told)]
+            sequences = {each.power_mw: each.sequence for each in self._stored[node]}
+            possible = [
+                power_folded(by, node, each.power_mw)
+                for each in _from_the_last_settled(told)
+                for by in folded_by(sequences.get(each.power_mw, 0))
+            ]
             if shown not in possible:
                 fail(f"at the end, {node} draws {shown} mW; its agent told {possible} last")
 
-    def require_energy(self, counted_uj: Mapping[str, int], fail: Fail) -> None:
+    def require_energy(
+        self, counted_uj: Mapping[str, int], lost: Container[int], fail: Fail
+    ) -> None:
         """The energy of a node is that of all its readings but the newest, which may not have been
-        folded yet; by the trapezoid rule, in whole microjoules."""
-        for node, stored in self._stored.items():
+        folded yet, and those that are lost; by the trapezoid rule, in whole microjoules."""
+        for node, readings in self._stored.items():
+            stored = [each for each in readings if each.sequence not in lost]
             sums = list(accumulate(map(_energy_uj, stored, stored[1:]), initial=0))
             newest = [energy for energy in sums[-UNFOLDED:] if energy]
             if newest and counted_uj.get(node, 0) not in newest:

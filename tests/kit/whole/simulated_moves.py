@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from simulated_components import Surroundings
-from simulated_database import migrated
+from simulated_database import files_of, migrated, with_ledger
 
 from bus_kit.memory_broker import MemoryLog
 from joulie_audit.archive.archiver import Archiver
@@ -11,17 +11,20 @@ from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import StreamFacts
 from joulie_audit.archive.parts import Archive
-from joulie_audit.archive.restore import restore_at
+from joulie_audit.archive.restore import RestoreOptions, restore_at
+from joulie_audit.archive.restore_plan import holes_of
 from joulie_audit.retention.cut_points import CutOptions
+from joulie_bus.streams.subjects import Stream
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.trimming import TrimStore
 from joulie_projections.projector.trim_streams import anchored_heads
 from joulie_projections.store import database
-from joulie_projections.store.copying import copy_database
+from joulie_projections.store.copying import copy_database, copy_ledger
 from trim_kit import ArchiveTrim, Trim
 
 MOVE = "trimmed, and moved to another database"
 RESTORE = "trimmed, and restored from the archive"
+HOLE = "restored from an archive that lacks readings"
 KEPT_OUT = 2**62  # no hour is unfinished
 
 
@@ -41,14 +44,32 @@ class Move:
         self._kept_at = self._around.database.clock()
         await self._keep()
 
-    async def carry_out(self, kind: str) -> None:
+    def age_out(self) -> None:
+        """The archiver is away, while all readings that were folded leave their stream."""
+        found = self._around.database.committed()
+        if found is not None and Stream.TEL in found.inputs:
+            self._bus.broker.trim(Stream.TEL, found.inputs[Stream.TEL].sequence)
+
+    async def carry_out(self, kind: str, *, is_whole: bool) -> None:
         await self._keep()
+        if not self._would_come_back():
+            self._around.record("the archive ends in a hole, so nothing is restored from it")
+            return
         done = await self._trim()
         self._around.record(f"trimmed to entry {done.cut.pos}" if done.cut else "nothing to trim")
         other = self._file.with_name("other.db")
-        (self._copy if kind == MOVE else self._restore)(other)
-        self._around.database.continue_with(other)
-        other.unlink()
+        if kind == MOVE:
+            self._copy(other)
+        else:
+            self._restore(other, RestoreOptions(is_whole=is_whole))
+        self._around.database.continue_with(with_ledger(other))
+        for file in files_of(other):
+            file.unlink()
+
+    def _would_come_back(self) -> bool:
+        """As `verify --archive` says beforehand."""
+        archive = Archive.of(self._archive)
+        return all(hole.is_closed for hole in holes_of(archive))
 
     async def _keep(self) -> None:
         with self._sources().reading() as history:
@@ -72,15 +93,30 @@ class Move:
 
     def _copy(self, other: Path) -> None:
         reader, owner = database.reader(self._file), database.migrator(migrated(other))
+        from_ledger = database.ledger_reader(self._file)
+        to_ledger = database.ledger_owner(other)
         try:
+            copy_ledger(from_ledger, to_ledger)
             copy_database(reader, owner)
         finally:
-            reader.dispose()
-            owner.dispose()
+            for engine in (from_ledger, to_ledger, reader, owner):
+                engine.dispose()
 
-    def _restore(self, other: Path) -> None:
-        restore_at(migrated(other), Archive.of(self._archive))
+    def _restore(self, other: Path, options: RestoreOptions) -> None:
+        self._around.database.is_restored = True
+        done = restore_at(migrated(other), Archive.of(self._archive), options)
+        for hole in done.holes:
+            self._around.record(f"restored with a hole: {hole.first} to {hole.last}: {hole.lost}")
 
 
 def archive_of(around: Surroundings) -> Path:
     return around.directory / "archive"
+
+
+def lost_readings(archive: Archive) -> set[int]:
+    """The numbers of those that had left their stream before they were archived."""
+    lost = [
+        each for place, part in archive.facts for each in archive.read_outline(place, part).lost
+    ]
+    assert {each.stream for each in lost} <= {Stream.TEL}
+    return {number for each in lost for number in range(each.first, each.last + 1)}

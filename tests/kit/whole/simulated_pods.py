@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from simulated_cluster import NODES
 from simulated_components import ExtenderComponent, Surroundings
+from simulated_hours import Burst
 
 from go_http import CallFailed, Client
 from joulie_extender.binding.binder import BindRequest
@@ -56,16 +57,19 @@ class Pods:
         self._scheduler = KubeScheduler({name: Node(cpu=16) for name in NODES}, [self._block])
         self._turn = asyncio.Lock()
 
-    async def come_and_go(self, until_s: float) -> None:
-        loop = asyncio.get_running_loop()
+    async def come_and_go(self, bursts: Sequence[Burst], cluster_s: Callable[[], float]) -> None:
         async with asyncio.TaskGroup() as tasks:
-            while loop.time() < until_s:
-                await asyncio.sleep(self._arrivals.expovariate(PER_SECOND))
-                gpus = int(self._arrivals.random() < WITH_CARD_SHARE)
-                workload = self._arrivals.choice(("", "performance"))
-                uid = self._api.create(gpus=gpus, workload=workload)
-                tasks.create_task(self._life_of(uid))
+            for burst in bursts:
+                await asyncio.sleep(max(0.0, burst.start - cluster_s()))
+                while cluster_s() < burst.end:
+                    await asyncio.sleep(self._arrivals.expovariate(PER_SECOND))
+                    tasks.create_task(self._life_of(self._created()))
             await asyncio.Event().wait()
+
+    def _created(self) -> str:
+        gpus = int(self._arrivals.random() < WITH_CARD_SHARE)
+        workload = self._arrivals.choice(("", "performance"))
+        return self._api.create(gpus=gpus, workload=workload)
 
     async def _life_of(self, uid: str) -> None:
         lasts_s = self._lifetimes.uniform(SHORTEST_S, LONGEST_S)

@@ -8,7 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from simulated_database import Committed
-from virtual_time import RUNNING
+from virtual_time import RUNNING, VirtualLoop
 
 from bus_kit.memory_broker import MemoryBroker
 from joulie_bus.events import AnyEvent, Basis, codec
@@ -72,9 +72,13 @@ class Truth:
         inputs = self._committed.get((incarnation, position), {})
         process = RUNNING.get()
         assert process is not None
-        is_young = asyncio.get_running_loop().time() - process.began_at < YOUNG_S
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        is_young = loop.time() - process.began_at < YOUNG_S
         slack_s = YOUNG_SLACK_S if is_young else SLACK_S
-        moment = self._clock() - int((behind_ms / 1000 + slack_s) * 1e9)
+        back_s = behind_ms / 1000 + slack_s
+        back_s += loop.skipped_since(loop.time() - back_s)
+        moment = self._clock() - int(back_s * 1e9)
         for stream in MERGE_ORDER:
             kept = self._broker.stream(stream)
             stored = kept.first - 1 + bisect_right(kept.records, moment, key=attrgetter("at"))

@@ -28,39 +28,57 @@ from simulated_components import (
 )
 from simulated_copies import Copies
 from simulated_database import DatabaseServer, migrated
-from simulated_faults import EXTENDERS, OF_COPIES, PROJECTORS, Fault, Faults, generated
+from simulated_faults import (
+    EXTENDERS,
+    LEDGER,
+    OF_COPIES,
+    PROJECTORS,
+    Fault,
+    Faults,
+    generated,
+    generated_in_an_hour,
+)
+from simulated_hours import Lasting, Pace, bursts
+from simulated_ledger import LedgerComponent
 from simulated_models import Meters, Repeats
 from simulated_pods import Pods
 from simulated_truth import Truth
+from simulated_versions import each_by_its_own
 from virtual_time import RUNNING, VirtualLoop
 
 from bus_kit import CLUSTER
 from bus_kit.memory_broker import MemoryBroker
 from joulie_bus.runtime.secret_files import keep_private
-from joulie_projections.fold.sequence import SequencedBatch, sequence
+from joulie_projections.fold.sequence import SequencedBatch
 from joulie_projections.projector import projector
 from joulie_projections.store.store import Store
 
-QUIET_S = 8.0  # the shortest run, without its end
-FRESH_AFTER_S = 12.0  # the last fault, everything must be fresh
+WITH_HOURS = 20  # one seed of so many has quiet hours
+MOST_HOURS = 6
 
 
 class Story(NamedTuple):
     """What happened in a run, and the property that did not hold; empty if all of them did."""
 
     seed: int
+    hours: int  # quiet ones
     faults: list[Fault]
     lines: list[str]
     failure: str
+    cluster_s: float
+    run_s: float  # of them; the others were skipped
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
 
 
 class Simulation:
-    def __init__(self, seed: int, faults: Sequence[Fault] | None, directory: Path) -> None:
+    def __init__(
+        self, seed: int, faults: Sequence[Fault] | None, hours: int, directory: Path
+    ) -> None:
         self._seed = seed
-        self._faults = generated(self._random_for("faults")) if faults is None else list(faults)
+        self._hours = hours
+        self._faults = faults_of(seed, hours) if faults is None else list(faults)
         self._lines: list[str] = []
         self._failure = ""
         self._loop = VirtualLoop(self._random_for("threads"))
@@ -77,9 +95,14 @@ class Simulation:
         self._truth = Truth(broker, lambda: self._true_ns(skews[0]), self._fail)
         self.around = Surroundings(
             server,
-            DatabaseServer(migrated(directory / "joulie.db"), lambda: self._true_ns(skews[1])),
+            DatabaseServer(
+                migrated(directory / "joulie.db"),
+                lambda: self._true_ns(skews[1]),
+                lambda: self._clocks.running_ns(skews[1]),
+            ),
             ApiServer(self._random_for("API server"), self._fail),
             meters,
+            Pace(self._loop),
             self._truth,
             directory,
             _key_in(directory, rng),
@@ -94,18 +117,17 @@ class Simulation:
         made: list[Component] = [ProjectorComponent(name, around) for name in PROJECTORS]
         made += self._extenders
         made += [OperatorComponent("operator", around), ViewComponent("console", around)]
-        made.append(Agents("agents", around))
+        made += [LedgerComponent(LEDGER, around), Agents("agents", around)]
         return {each.name: each for each in made}
 
     def _random_for(self, what: str) -> random.Random:
-        """Of its own for each purpose, so that one fault less does not change everything else."""
-        return random.Random(f"{self._seed} {what}")
+        return random_for(self._seed, what)
 
     def _true_ns(self, skew_s: float) -> int:
-        return self._clocks.true_ns(self._loop.time() + skew_s)
+        return self._clocks.true_ns(skew_s)
 
     def _record(self, what: str) -> None:
-        self._lines.append(f"{self._loop.time():8.3f} {what}")
+        self._lines.append(f"{self._loop.cluster_s():8.3f} {what}")
 
     def _fail(self, why: str) -> None:
         if not self._failure:
@@ -114,11 +136,12 @@ class Simulation:
             self._failed.set()
 
     def run(self) -> Story:
-        self._lines.append(f"seed {self._seed}")
+        self._lines.append(f"seed {self._seed}" + f", {self._hours} h" * (self._hours > 0))
         self._lines += [f"  {fault}" for fault in self._faults]
         ids = self._random_for("ids")
         with (
             replaced(self._clocks, ids, self.around.database),
+            each_by_its_own(),
             self._observed_commits(),
             _log_lines_to(self._record),
             contextlib.closing(self._loop),
@@ -127,7 +150,8 @@ class Simulation:
             self._loop.run_until_complete(self._whole())
         if not self._failure:
             asyncio.run(self._recomputed())
-        return Story(self._seed, self._faults, self._lines, self._failure)
+        lasted = self._loop.cluster_s(), self._loop.time()
+        return Story(self._seed, self._hours, self._faults, self._lines, self._failure, *lasted)
 
     @contextlib.contextmanager
     def _observed_commits(self) -> Generator[None, None, None]:
@@ -136,13 +160,18 @@ class Simulation:
             for name in ("commit", "reset_incarnation"):
                 observed = self._observed(getattr(Store, name))
                 stack.enter_context(mock.patch.object(Store, name, observed))
-            stack.enter_context(mock.patch.object(projector, "sequence", self._sequenced))
+            name = "sequence"  # or what another version has in its place
+            sequenced = self._sequenced(getattr(projector, name))
+            stack.enter_context(mock.patch.object(projector, name, sequenced))
             yield
 
-    def _sequenced(self, *args: Any) -> SequencedBatch:
-        batch = sequence(*args)
-        self._repeats.sequenced(args[2], batch.duplicates)
-        return batch
+    def _sequenced(self, call: Callable[..., SequencedBatch]) -> Callable[..., SequencedBatch]:
+        def sequenced(*args: Any) -> SequencedBatch:
+            batch = call(*args)
+            self._repeats.sequenced(args[2], batch.duplicates)
+            return batch
+
+        return sequenced
 
     def _observed(self, call: Callable[..., None]) -> Callable[..., None]:
         truth, server = self._truth, self.around.database
@@ -158,23 +187,32 @@ class Simulation:
 
     async def _whole(self) -> None:
         faults = Faults(self.around, self._components)
-        healed_s = max([QUIET_S, *(fault.at + fault.lasts for fault in self._faults)])
+        in_turn = list(bursts(self._hours, [Lasting(f.at, f.at + f.lasts) for f in self._faults]))
         pods = Pods(self.around, self._extenders, self._random_for)
         watching = Watching(self.around, self._components)
         work = [component.supervise() for component in self._components.values()]
         work += [faults.carry_out(fault) for fault in self._faults]
-        work += [pods.come_and_go(healed_s), watching.follow()]
+        work += [pods.come_and_go(in_turn, self._loop.cluster_s), watching.follow()]
+        work.append(self.around.pace.skip_quiet_time(watching.still_at))
         tasks = [self._loop.create_task(each) for each in work]
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._failed.wait(), healed_s + FRESH_AFTER_S)
-        for task in tasks:
-            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                self._fail(f"the simulation itself: {error!r}")
-        if not self._failure:
+        for burst in in_turn:
+            await self._run_until(burst.start, is_quiet=True)
+            await self._run_until(burst.fresh_at, is_quiet=False)
+            for task in tasks:
+                if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                    self._fail(f"the simulation itself: {error!r}")
+            if self._failure:
+                break
             watching.require_everything_fresh()
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+    async def _run_until(self, moment: float, *, is_quiet: bool) -> None:
+        self.around.pace.is_quiet = is_quiet
+        with contextlib.suppress(TimeoutError):
+            left_s = moment - self._loop.cluster_s()
+            await asyncio.wait_for(self._failed.wait(), max(0.0, left_s))
 
     async def _recomputed(self) -> None:
         done = await require_all_equal(self.around, self._fail)
@@ -209,12 +247,32 @@ def _log_lines_to(record: Any) -> Generator[None, None, None]:
         structlog.configure(**before)
 
 
-def simulated(seed: int, faults: Sequence[Fault] | None = None) -> Story:
-    """Runs the faults of the seed, or these instead."""
+def random_for(seed: int, what: str) -> random.Random:
+    """Of its own for each purpose, so that one fault less does not change everything else."""
+    return random.Random(f"{seed} {what}")
+
+
+def faults_of(seed: int, hours: int) -> list[Fault]:
+    in_hours = (
+        each
+        for hour in range(1, hours + 1)
+        for each in generated_in_an_hour(random_for(seed, f"faults of hour {hour}"), hour)
+    )
+    return [*generated(random_for(seed, "faults"), hours), *in_hours]
+
+
+def hours_of(seed: int) -> int:
+    return 1 + seed // WITH_HOURS % MOST_HOURS if seed % WITH_HOURS == 0 else 0
+
+
+def simulated(seed: int, faults: Sequence[Fault] | None = None, hours: int | None = None) -> Story:
+    """Runs the faults and quiet hours of the seed, or these instead."""
+    if hours is None:
+        hours = hours_of(seed) if faults is None else 0
     memory = Path("/dev/shm")
     place = memory if memory.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="joulie-simulation-", dir=place) as directory:
-        return Simulation(seed, faults, Path(directory)).run()
+        return Simulation(seed, faults, hours, Path(directory)).run()
 
 
 def first_failure(stories: Iterable[Story]) -> Story | None:

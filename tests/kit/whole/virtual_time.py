@@ -1,20 +1,29 @@
 """An event loop whose time is virtual: it jumps to the next timer when nothing is ready.
 
+In a quiet hour nearly all timers are those of polls, and each finds what it found before. The time
+up to the next event is then skipped: timers of events come nearer, those of polls keep their
+distance, and only wall clocks move on.
+
 The loop has no thread and no socket. What would run in a thread runs on the loop after a delay. A
 task belongs to the process in whose context it was created; a frozen process does not run, and a
 killed one reaches nothing outside of itself.
 """
 
 import asyncio
+import heapq
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, ClassVar, TypeVar
 
+from joulie_projections.fold.manifest import CODE_VERSION
+
 T = TypeVar("T")
 RUNNING: "ContextVar[Process | None]" = ContextVar("RUNNING", default=None)
+POLLS: ContextVar[bool] = ContextVar("POLLS", default=False)  # of tasks outside of any process
 RESOLUTION_S = 1e-9
 THREAD_S = 0.0005
+LONGEST_POLL_S = 12.0  # between two looks at something; a longer timer of a process is an event
 
 
 class Stuck(Exception):
@@ -32,6 +41,8 @@ class Process:
         self.thread_s = THREAD_S  # on average, for a call to get to its thread, and back
         self.began_at = asyncio.get_running_loop().time()
         self.is_dead = False
+        self.makes_events = False  # its timers are no polls
+        self.fold_version = CODE_VERSION  # of a projector
         self.context = copy_context()
         self.context.run(RUNNING.set, self)
         self._held: list[asyncio.Handle] | None = None
@@ -110,6 +121,14 @@ class _Selector:
         return []
 
 
+def _is_event(timer: asyncio.TimerHandle, now: float) -> bool:
+    context: Context = timer._context  # type: ignore[attr-defined]
+    process = context.get(RUNNING)
+    if process is None:
+        return not context.get(POLLS)
+    return process.makes_events or timer.when() - now > LONGEST_POLL_S
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     handle: ClassVar[type[asyncio.Handle]] = _Handle
     timer: ClassVar[type[asyncio.TimerHandle]] = _TimerHandle
@@ -119,9 +138,33 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._selector = _Selector()
         self._clock_resolution = RESOLUTION_S
         self._rng = rng
+        self._skipped_s = 0.0
+        self._skips: list[tuple[float, float]] = []  # when, and how much
 
     def time(self) -> float:
         return self._selector.now
+
+    def cluster_s(self) -> float:
+        """With the time that was skipped: what wall clocks show."""
+        return self._selector.now + self._skipped_s
+
+    def skipped_since(self, moment: float) -> float:
+        """What an age that reaches back to this moment leaves out of the time by wall clocks."""
+        return sum(skipped_s for at, skipped_s in self._skips if at >= moment)
+
+    def skip(self, lead_s: float) -> None:
+        """Skips the time until so long before the next event."""
+        scheduled: list[asyncio.TimerHandle] = vars(self)["_scheduled"]
+        timers = (each for each in scheduled if not each.cancelled())
+        events = [each for each in timers if _is_event(each, self.time())]
+        next_s = min((each.when() for each in events), default=self.time())
+        skipped_s = next_s - lead_s - self.time()
+        if skipped_s > 0:
+            self._skipped_s += skipped_s
+            self._skips.append((self.time(), skipped_s))
+            for each in events:
+                each._when = each.when() - skipped_s  # type: ignore[attr-defined]
+            heapq.heapify(scheduled)
 
     def run_soon(self, handles: Sequence[asyncio.Handle]) -> None:
         """Handles that were due while their process was frozen."""
