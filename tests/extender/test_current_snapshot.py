@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,9 @@ from joulie_extender import current_snapshot as module
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.current_snapshot import NO_SNAPSHOT, SHARE, CurrentSnapshot
 from joulie_extender.decide.node_terms import node_terms_of
+from joulie_extender.terms.term import NodeTerms
 from joulie_projections.state.completeness import NEVER_MS, ViewAges
+from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.view import ViewSnapshot
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +32,7 @@ class ByHand:
     def __init__(self) -> None:
         self.newest, self.is_ready = NO_SNAPSHOT, False
         self.ages = ViewAges(0, 0)
-        self._moves = 0
+        self.moves = self.nodes_changed = 0
         self._moved = asyncio.Event()
 
     def snapshot(self) -> ViewSnapshot:
@@ -42,14 +45,14 @@ class ByHand:
         return self.ages
 
     async def moved_since(self, moves: int) -> int:
-        while self._moves <= moves:
+        while self.moves <= moves:
             await self._moved.wait()
             self._moved.clear()
-        return self._moves
+        return self.moves
 
     def move(self, newest: ViewSnapshot, *, is_ready: bool = True) -> None:
         self.newest, self.is_ready = newest, is_ready
-        self._moves += 1
+        self.moves += 1
         self._moved.set()
 
 
@@ -67,6 +70,8 @@ async def following() -> AsyncGenerator[tuple[CurrentSnapshot, ByHand], None]:
 @pytest.fixture(autouse=True)
 def restless(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHARE", 1.0)
+    monkeypatch.setattr(module, "UNASKED_S", 0.0)
+    monkeypatch.setattr(module, "YOUNG_S", 0.0)
 
 
 async def settled() -> None:
@@ -119,24 +124,94 @@ async def test_it_is_ready_with_unknown_ages_while_no_projector_sends_heartbeats
         assert lookout.snapshot().behind_ms == NEVER_MS
 
 
-async def test_answers_that_come_between_see_the_twin_columns_before_and_never_half_of_one() -> (
-    None
-):
-    seen = set[int]()
+async def test_an_answer_brings_the_snapshot_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNASKED_S", 60.0)
+
     async with following() as (lookout, view):
         view.move(at(1))
         await settled()
         view.move(at(2))
-        for _ in range(10):
-            now = lookout.snapshot()
-            seen.add(now.position)
-            assert WEIGHTS in now.twin_columns.memo, "an answer would have to work it out"
-            await asyncio.sleep(0)
 
-    assert seen == {1, 2}
+        assert lookout.snapshot().position == 2
+        assert WEIGHTS in lookout.snapshot().twin_columns.memo
 
 
-async def test_a_view_that_never_rests_takes_a_quarter_of_a_core_at_most(
+async def test_changes_of_few_nodes_wait_for_an_answer_that_asks_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "UNASKED_S", 60.0)
+    computed = list[int]()
+
+    def counted(columns: TwinColumns, *more: Any) -> NodeTerms:
+        computed.append(len(columns))
+        return node_terms_of(columns, *more)
+
+    monkeypatch.setattr(module, "node_terms_of", counted)
+    async with following() as (lookout, view):
+        for position in range(1, 10):
+            view.move(at(position))
+            await settled()
+        assert len(computed) == 1
+
+        assert lookout.snapshot().position == 9
+        assert len(computed) == 2
+
+
+async def test_an_answer_does_not_wait_for_the_changes_of_many_nodes() -> None:
+    async with following() as (lookout, view):
+        view.move(at(1))
+        await settled()
+        view.move(at(2))
+        view.nodes_changed = module.MOST_CHANGED + 1
+        assert lookout.snapshot().position == 1
+
+        await settled()
+        assert lookout.snapshot().position == 2
+
+
+async def test_a_young_snapshot_answers_the_second_question_about_a_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "UNASKED_S", 60.0)
+
+    async with following() as (lookout, view):
+        view.move(at(1))
+        await settled()
+        monkeypatch.setattr(module, "YOUNG_S", 60.0)
+        view.move(at(2))
+        assert lookout.snapshot().position == 1
+
+        monkeypatch.setattr(module, "YOUNG_S", 0.0)
+        assert lookout.snapshot().position == 2
+
+
+async def test_a_snapshot_that_an_answer_renewed_is_not_replaced_by_an_older_one() -> None:
+    async with following() as (lookout, view):
+        view.move(at(1))
+        await settled()
+        view.move(at(2))
+        await asyncio.sleep(0)  # the task has taken it, and not computed its terms
+        view.move(at(3))
+        assert lookout.snapshot().position == 3
+
+        await settled()
+        assert lookout.snapshot().position == 3
+
+
+async def test_answers_that_come_between_see_whole_columns_with_their_terms() -> None:
+    async with following() as (lookout, view):
+        view.move(at(1))
+        await settled()
+        for position in range(2, 5):
+            view.move(at(position))
+            for _ in range(5):
+                now = lookout.snapshot()
+                assert now.position == position
+                assert WEIGHTS in now.twin_columns.memo, "an answer would have to work it out"
+                await asyncio.sleep(0)
+
+
+async def test_a_view_that_never_rests_takes_a_quarter_of_a_core_at_most_between_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cost_s, looks = 0.002, 0

@@ -68,6 +68,11 @@ _VERDICTS: dict[int, Verdict] = {
 }
 
 
+def codes() -> Sequence[int]:
+    """Those that have words."""
+    return tuple(_VERDICTS)
+
+
 def few_words_of(code: int) -> str:
     """For a list of nodes."""
     return _VERDICTS[code].few_words if code in _VERDICTS else f"refused with code {code}"

@@ -1,11 +1,10 @@
 """What the terms need of all nodes, whatever the pod.
 
-Computed once per snapshot and not once per answer: it is most of the work of scoring.
+Computed once per snapshot and not once per answer: it is most of the work of scoring. What is
+fresh is computed with the snapshot, a column when an answer first needs it.
 """
 
-from typing import NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from joulie_extender.catalogue.terms import NODE_COLUMNS
 from joulie_extender.catalogue.weights import Weights
@@ -17,7 +16,6 @@ from joulie_extender.terms.trend import cluster_trend
 from joulie_projections.twin.columns import TwinColumns
 
 _NEVER_EXPIRES = 2**63 - 1
-_PLACES = {name: place for place, name in enumerate(NODE_COLUMNS)}
 
 
 class _Inputs(NamedTuple):
@@ -31,14 +29,14 @@ class _Inputs(NamedTuple):
 
 
 class _CachedTerms(NamedTuple):
-    """Node terms with the interval for which they hold: until the next twin or reading becomes
-    stale.
-    """
+    """With the interval for which they hold: until the next twin or reading becomes stale."""
 
     since: int
     until: int
     is_view_old: bool
-    node_terms: NodeTerms
+    freshness: Freshness
+    marginal_power: MarginalPower
+    computed: dict[object, Any]  # what answers needed so far
 
     def holds(self, context: _Inputs) -> bool:
         return self.since <= context.now <= self.until and self.is_view_old == context.is_view_old
@@ -60,7 +58,12 @@ def node_terms_of(
     if kept is None or not kept.holds(context):
         marginal_power = _marginal_power(twin_columns, weights, earlier)
         kept = twin_columns.memo[weights] = _computed(twin_columns, context, marginal_power)
-    return kept.node_terms
+    nodes = Nodes(twin_columns, kept.freshness, NODE_COLUMNS, weights, kept.computed)
+    return NodeTerms(nodes, _summary, kept.marginal_power)
+
+
+def _summary(nodes: Nodes) -> ClusterTerms:
+    return ClusterTerms(nodes.once(cluster_trend), nodes.once(cluster_pressure))
 
 
 def _cached_in(twin_columns: TwinColumns, weights: Weights) -> _CachedTerms | None:
@@ -74,8 +77,8 @@ def _marginal_power(
     kept = _cached_in(twin_columns, weights)
     if kept is None and earlier is not None:
         kept = _cached_in(earlier, weights)
-    if kept is not None and kept.node_terms.marginal_power.is_valid_for(twin_columns):
-        return kept.node_terms.marginal_power
+    if kept is not None and kept.marginal_power.is_valid_for(twin_columns):
+        return kept.marginal_power
     return MarginalPower(twin_columns, weights.coefficients)
 
 
@@ -84,14 +87,8 @@ def _computed(
 ) -> _CachedTerms:
     weights = context.weights
     freshness = freshness_of(twin_columns, context.now, context.view_age_ms, weights)
-    nodes = Nodes(twin_columns, freshness, NODE_COLUMNS, weights)
-    table = np.stack([nodes.column(name) for name in NODE_COLUMNS], axis=1)
-    cluster = ClusterTerms(nodes.once(cluster_trend), nodes.once(cluster_pressure))
-    node_terms = NodeTerms(
-        freshness.basis, freshness.fresh, table, _PLACES, cluster, marginal_power
-    )
     until = _valid_until(twin_columns, freshness, weights)
-    return _CachedTerms(context.now, until, context.is_view_old, node_terms)
+    return _CachedTerms(context.now, until, context.is_view_old, freshness, marginal_power, {})
 
 
 def _valid_until(twin_columns: TwinColumns, freshness: Freshness, weights: Weights) -> int:

@@ -46,10 +46,15 @@ def cluster_pressure(nodes: Nodes) -> float:
     """The mean use of the performance nodes in percent, rounded once, so that their order does not
     count.
     """
-    is_measured = int(nodes.basis.min(initial=MEASURED)) == MEASURED
-    more = nodes.column("assumed_w")
-    taken = 100 - headroom_of(nodes.column, nodes.basis, more, is_measured)
-    pressing = taken[(nodes.column("pressure") > 0) & (nodes.basis > NEUTRAL)]
+    where = np.flatnonzero((nodes.column("pressure") > 0) & (nodes.basis > NEUTRAL))
+
+    def column(name: str) -> Floats:
+        found: Floats = nodes.column(name).take(where)
+        return found
+
+    basis = nodes.basis.take(where)
+    is_measured = int(basis.min(initial=MEASURED)) == MEASURED
+    pressing = 100 - headroom_of(column, basis, column("assumed_w"), is_measured)
     pressure = math.fsum(pressing.tolist()) / len(pressing) if len(pressing) else 0.0
     return min(100.0, max(0.0, pressure))
 

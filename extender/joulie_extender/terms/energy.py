@@ -14,7 +14,8 @@ from joulie_extender.terms.power import PowerWeights
 from joulie_extender.terms.term import Term, TermInput
 from joulie_projections.hardware.card_power import CURVES
 from joulie_projections.hardware.guesses import IDLE_CARD_SHARE, IDLE_CPU_SHARE
-from joulie_projections.twin.arrays import Floats
+from joulie_projections.twin.arrays import Bools, Floats, Ints
+from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.energy_score import (
     FORMULA,
     EnergyNodes,
@@ -112,12 +113,18 @@ def _nodes(asked: TermInput, settings: EnergyWeights) -> EnergyNodes:
         idle_w=IDLE_CPU_SHARE * cpu_w + power.idle_w,
         w_per_core=(rates.cpu * memory_factor(pod, rates)) * (cpu_w / np.maximum(cores, 1.0)),
         w_per_card=power.w_per_card,
-        is_empty=(pods_w == 0) & (used_cards_w(twin_columns, rows) == 0),
+        is_empty=_are_empty(twin_columns, rows, pods_w),
         pue=np.where(is_polled, np.maximum(1.0, pue), 1.0),
         process_w=power.process_w,
         idle_card_w=power.idle_card_w,
         lost_gpus_w=_lost_gpus_w(asked, cards, settings),
     )
+
+
+def _are_empty(twin_columns: TwinColumns, rows: Ints, pods_w: Floats) -> Bools:
+    """Whether the nodes could sleep. Pods of DaemonSets and static ones go with their node."""
+    found: Bools = (pods_w == 0) & (used_cards_w(twin_columns, rows) == 0)
+    return found | twin_columns.columns["daemons_only"].take(rows)
 
 
 def _lost_gpus_w(asked: TermInput, cards: Floats, settings: EnergyWeights) -> Floats | None:

@@ -17,7 +17,9 @@ class HeadroomSettings:
 
 def _measured_w(nodes: Nodes, _: object) -> Floats:
     """0 where the headroom uses no reading."""
-    return np.where(nodes.measured, nodes.twin_columns.floats("measured_w"), 0.0)
+    return np.where(
+        nodes.basis == ScoreBasis.MEASURED, nodes.twin_columns.floats("measured_w"), 0.0
+    )
 
 
 def _capped_w(nodes: Nodes, _: object) -> Floats:

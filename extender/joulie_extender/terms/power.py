@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from joulie_bus.core.setting_fields import boolean, number, setting
+from joulie_extender.terms.freshness import ScoreBasis
 from joulie_extender.terms.term import Nodes, Term, TermInput
 from joulie_projections.twin.arrays import Floats
 from joulie_projections.twin.power import Coefficients
@@ -56,7 +57,8 @@ class FacilitySettings:
 
 def _assumed(nodes: Nodes, settings: PowerWeights) -> Floats:
     arrivals = nodes.twin_columns.arrivals_w(settings.coefficients)
-    return np.where(nodes.measured, arrivals, nodes.twin_columns.pods_w(settings.coefficients))
+    measured = nodes.basis == ScoreBasis.MEASURED
+    return np.where(measured, arrivals, nodes.twin_columns.pods_w(settings.coefficients))
 
 
 def _cost_factor(nodes: Nodes, _: FacilitySettings) -> Floats:

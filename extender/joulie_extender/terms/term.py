@@ -8,7 +8,7 @@ import numpy as np
 
 from joulie_bus.core.setting_fields import Before, NoSettings
 from joulie_bus.events import PodAsk
-from joulie_extender.terms.freshness import MEASURED, Freshness, ScoreBasis
+from joulie_extender.terms.freshness import MEASURED, Freshness
 from joulie_extender.terms.marginal_power import MarginalPower
 from joulie_projections.twin.arrays import Bools, Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
@@ -21,7 +21,11 @@ Amount = TypeVar("Amount", float, Floats)
 
 
 class Nodes:
-    """All nodes of a snapshot; what does not depend on a pod is computed once."""
+    """All nodes of a snapshot; what does not depend on a pod is computed once, into `kept`.
+
+    Nothing that is kept with the columns refers to them: they are freed with their last reader, and
+    not by a garbage collection.
+    """
 
     def __init__(
         self,
@@ -29,13 +33,13 @@ class Nodes:
         freshness: Freshness,
         columns: "Mapping[str, NodeColumn]",
         settings: Any,
+        kept: dict[object, Any] | None = None,
     ) -> None:
         self.twin_columns = twin_columns
         self.fresh, self.read, self.basis = freshness
-        self.measured: Bools = self.basis == ScoreBasis.MEASURED
         self._columns = columns
         self._settings = settings
-        self._kept: dict[object, Any] = {}
+        self._kept: dict[object, Any] = {} if kept is None else kept
 
     def column(self, name: str) -> Floats:
         """A column that a term declares, whichever term that is."""
@@ -66,27 +70,39 @@ NO_CLUSTER_TERMS = ClusterTerms(0.0, 0.0)
 
 
 class NodeTerms(NamedTuple):
-    """What the terms need of all nodes, for one snapshot and one set of weights."""
+    """What the terms need of all nodes, for one snapshot and one set of weights.
 
-    basis: Ints
-    fresh: Bools  # whether the twin is up to date
-    table: Floats  # row-major: all values of a node are adjacent in memory
-    place: Mapping[str, int]  # of a column in the table
-    cluster: ClusterTerms
+    Each column is computed when an answer first needs it: a formula needs half of them, the filter
+    none, and most snapshots answer few requests.
+    """
+
+    nodes: Nodes
+    summary: Callable[[Nodes], ClusterTerms]
     marginal_power: MarginalPower
 
+    @property
+    def basis(self) -> Ints:
+        return self.nodes.basis
+
+    @property
+    def fresh(self) -> Bools:
+        """Whether each twin is up to date."""
+        return self.nodes.fresh
+
+    @property
+    def cluster(self) -> ClusterTerms:
+        return self.nodes.once(self.summary)
+
     def of(self, name: str, rows: Ints) -> Floats:
-        found: Floats = self.table[:, self.place[name]].take(rows)
+        found: Floats = self.nodes.column(name).take(rows)
         return found
 
 
+NO_NODES = TwinColumns.empty()
 NO_NODE_TERMS = NodeTerms(
-    np.zeros(0, np.int64),
-    np.zeros(0, np.bool_),
-    np.zeros((0, 0)),
-    {},
-    NO_CLUSTER_TERMS,
-    MarginalPower(TwinColumns.empty(), Coefficients()),
+    Nodes(NO_NODES, Freshness(*(np.zeros(1, kind) for kind in (bool, bool, int))), {}, None),
+    lambda _: NO_CLUSTER_TERMS,
+    MarginalPower(NO_NODES, Coefficients()),
 )
 
 
@@ -106,21 +122,26 @@ class TermInput:
         self.pod = pod
         self.twin_columns = twin_columns
         self.rows = rows
-        self.cluster = node_terms.cluster
         self.marginal_power = node_terms.marginal_power
         self.is_measured = True  # of all candidates: the common case
         self.values: dict[str, Floats] = {}  # of the terms that were computed before
         self.total: Floats  # the score so far
-        self._place = node_terms.place
+        self._node_terms = node_terms
+        self._columns: dict[str, Floats] = {}
         self._kept: dict[object, Any] = {}
         if node_terms is not NO_NODE_TERMS:
             self.basis = node_terms.basis.take(rows)
             self.is_measured = int(self.basis.min(initial=MEASURED)) == MEASURED
-            self._table = node_terms.table.take(rows, axis=0).T
+
+    @property
+    def cluster(self) -> ClusterTerms:
+        return self._node_terms.cluster
 
     def column(self, name: str) -> Floats:
-        """A column of the nodes that a term declares."""
-        found: Floats = self._table[self._place[name]]
+        """A column of the nodes that a term declares, of the candidates."""
+        found = self._columns.get(name)
+        if found is None:
+            found = self._columns[name] = self._node_terms.of(name, self.rows)
         return found
 
     def once(self, compute: "Callable[[TermInput, S], T]", settings: S) -> T:

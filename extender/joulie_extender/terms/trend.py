@@ -44,7 +44,8 @@ def _rising(nodes: Nodes) -> Floats:
 
 def cluster_trend(nodes: Nodes) -> float:
     """Rounded once, so that the order of nodes changes no term."""
-    return math.fsum(nodes.once(_rising).tolist())
+    rising = nodes.once(_rising)
+    return math.fsum(rising[rising != 0].tolist())
 
 
 def _trend(nodes: Nodes, settings: TrendSettings) -> Floats:

@@ -48,7 +48,7 @@ class EnergyNodes(NamedTuple):
     idle_w: Floats  # of the node without pods, with its cards
     w_per_core: Floats  # dynamic watts of one core that a pod asks for
     w_per_card: Floats
-    is_empty: Bools  # no pod: the node could sleep
+    is_empty: Bools  # no pod but those of DaemonSets, and static ones: the node could sleep
     is_asleep: Bools | bool = False
     pue: Floats | float = 1.0  # watts including cooling, per watt
     process_w: Floats | float = 0.0  # of the first process on an idle card; 0: not measured

@@ -18,6 +18,7 @@ from joulie_projections.twin.power import (
 )
 
 _GROUPS = ("pods", "new")  # all pods, and those that no reading includes
+_DAEMONS_ONLY = "daemons_only"
 _PARTS = {f"{group}_{part}_w": part for group in _GROUPS for part in LoadWatts._fields}
 
 
@@ -53,13 +54,21 @@ class TwinsInFlight:
 
     def columns(self) -> TwinColumns:
         """Most formulas read few of them: each is computed when it is read."""
-        kept = {name: at for name, at in self._twin_columns.columns.items() if name not in _PARTS}
+        columns = self._twin_columns.columns.items()
+        kept = {name: at for name, at in columns if name not in _PARTS and name != _DAEMONS_ONLY}
         return self._twin_columns.with_load(_WhenRead(kept, self._column), self._cards)
 
     def _cards(self) -> Cards:
         return self._twin_columns.cards.taking(self._devices)
 
-    def _column(self, name: str) -> Floats:
+    def _column(self, name: str) -> Column:
+        if name == _DAEMONS_ONLY:
+            daemons_only = self._twin_columns.columns[name].copy()
+            daemons_only[self._rows] = False
+            return daemons_only
+        return self._load(name)
+
+    def _load(self, name: str) -> Floats:
         part, rows = _PARTS[name], self._rows
         column = self._twin_columns.floats(name).copy()
         watts, limit = getattr(self._watts, part), getattr(self._limits_w, part)

@@ -60,6 +60,7 @@ class TwinRow(msgspec.Struct, frozen=True, kw_only=True):
     card_curve: int  # number of the measured curve of its cards in `CURVES`; 0: none
     hardware: Source
     hall: int
+    daemons_only: bool  # pods run there, and none that would hold it awake
     # Power of the pods if every coefficient were 1 (`power.modelled_w`): of all pods ...
     pods_cpu_w: float
     pods_warm_cpu_w: float
@@ -240,6 +241,7 @@ def row_of(node: NodeState, halls: Halls) -> TwinRow:
         card_curve=_card_curve(node, hardware),
         hardware=hardware.source,
         hall=halls.number(node.labels.get(ZONE_LABEL, "")),
+        daemons_only=0 < node.pods == node.daemon_pods,
         pods_cpu_w=pods.cpu,
         pods_warm_cpu_w=pods.warm_cpu,
         pods_gpu_standard_w=pods.gpu_standard,

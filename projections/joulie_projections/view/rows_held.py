@@ -40,6 +40,11 @@ class HeldRows:
         self.position = position
         self._is_current = False
 
+    @property
+    def nodes_changed(self) -> int:
+        """Since the columns were built."""
+        return len(self._dirty) + len(self._read)
+
     def twin_columns(self) -> TwinColumns:
         """The columns of the twins, built on demand, so that a burst of changes is built once."""
         if self._is_current:

@@ -145,6 +145,16 @@ class View:
         return max(0, self._held.position)
 
     @property
+    def moves(self) -> int:
+        """How often it has moved, in either direction."""
+        return self._moves
+
+    @property
+    def nodes_changed(self) -> int:
+        """Since the last snapshot, whose rows the next one changes."""
+        return self._held.nodes_changed
+
+    @property
     def cluster_state(self) -> ClusterState:
         """The live state. It is consistent only until the next await."""
         return self._held.cluster_state

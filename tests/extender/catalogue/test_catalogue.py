@@ -146,6 +146,7 @@ def lists_terms(tree: ast.AST) -> bool:
     return any(len(named_in(node)) >= MANY for node in ast.walk(tree))
 
 
+@pytest.mark.long
 def test_only_the_catalogue_lists_terms() -> None:
     assert {path for path, tree in product_modules() if lists_terms(tree)} == MAY_LIST
 

@@ -126,6 +126,17 @@ def test_an_empty_node_costs_its_idle_watts() -> None:
     assert found.answer.argsort().tolist() == [0, 1, 2]
 
 
+def test_a_node_with_pods_of_daemon_sets_alone_costs_its_idle_watts() -> None:
+    """Every node of a cluster has some, and it sleeps with them."""
+    daemons, mixed = node(cores=0.5, pods=3, daemon_pods=3), node(cores=8, pods=4, daemon_pods=3)
+
+    found = scored(POD, ENERGY, daemons, mixed)
+
+    assert found["activation_w"][0] == 350
+    assert found["activation_w"][1] < 100
+    assert best(found) == 1
+
+
 def test_a_pod_with_cards_starts_no_empty_node_while_another_has_free_cards() -> None:
     assert best(scored(CARDS, ENERGY, node(gpus=8), node(cores=12, cards=1, gpus=8))) == 1
 

@@ -1,5 +1,9 @@
 """Node terms of columns that were updated equal those of columns built from scratch."""
 
+import gc
+import weakref
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,11 +11,13 @@ from hypothesis import strategies as st
 
 import reference_scoring
 from bus_kit import NOON, SECOND, ask, hardware
+from joulie_extender.catalogue.terms import NODE_COLUMNS
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.terms.freshness import ScoreBasis
-from joulie_extender.terms.term import NodeTerms
+from joulie_extender.terms.term import NodeColumn, Nodes, NodeTerms
 from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.twin.arrays import Floats
 from joulie_projections.twin.columns import TwinColumns
 from state_sequence import NODES, StateSequence, Step, firsts, steps
 
@@ -20,12 +26,14 @@ KINDS = [ask(cores=2), ask(cores=8, gpus=2, performance=True)]
 
 def same(found: NodeTerms, expected: NodeTerms) -> bool:
     """Compares every bit of every node's row; rows of removed nodes are ignored."""
-    rows = slice(len(expected.basis))
-    columns = all(
-        getattr(found, name)[rows].tobytes() == getattr(expected, name).tobytes()
-        for name in ("basis", "fresh", "table")
-    )
     there = np.arange(len(expected.basis))
+    columns = all(
+        getattr(found, name)[there].tobytes() == getattr(expected, name).tobytes()
+        for name in ("basis", "fresh")
+    ) and all(
+        found.of(name, there).tobytes() == expected.of(name, there).tobytes()
+        for name in NODE_COLUMNS
+    )
     is_as_dear = all(
         found.marginal_power.of(pod, there).tobytes()
         == expected.marginal_power.of(pod, there).tobytes()
@@ -35,7 +43,7 @@ def same(found: NodeTerms, expected: NodeTerms) -> bool:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(firsts, st.lists(steps, min_size=3, max_size=6), reference_scoring.any_weights)
 @pytest.mark.long
 def test_the_terms_of_updated_columns_are_those_of_new_columns(
@@ -82,9 +90,9 @@ def test_terms_are_kept_until_a_twin_or_a_reading_becomes_stale() -> None:
     columns, weights = read_at(NOON - 10 * SECOND, NOON), Weights(staleness_s=60.0)
     first = node_terms_of(columns, NOON, 0, weights)
 
-    assert node_terms_of(columns, NOON + 50 * SECOND, 60_000, weights) is first
-    assert node_terms_of(columns, NOON + 50 * SECOND + 1, 0, weights) is not first
-    assert node_terms_of(columns, NOON - 1, 0, weights) is not first
+    assert node_terms_of(columns, NOON + 50 * SECOND, 60_000, weights).basis is first.basis
+    assert node_terms_of(columns, NOON + 50 * SECOND + 1, 0, weights).basis is not first.basis
+    assert node_terms_of(columns, NOON - 1, 0, weights).basis is not first.basis
 
 
 def test_terms_of_a_view_that_has_become_old_are_computed_anew() -> None:
@@ -101,7 +109,39 @@ def test_terms_without_a_fresh_reading_are_kept_for_ever() -> None:
     columns, weights = read_at(NOON - 999 * SECOND), Weights(staleness_s=60.0)
     old = node_terms_of(columns, NOON + 900 * SECOND, 0, weights)
 
-    assert node_terms_of(columns, NOON + 10**9 * SECOND, 0, weights) is old
+    assert node_terms_of(columns, NOON + 10**9 * SECOND, 0, weights).basis is old.basis
+
+
+def test_a_column_is_computed_once_for_a_snapshot_and_when_it_is_needed() -> None:
+    columns, weights, rows = read_at(NOON), Weights(), np.array([1])
+    computed: list[str] = []
+
+    def counted(name: str, compute: NodeColumn) -> NodeColumn:
+        def column(nodes: Nodes, given: object) -> Floats:
+            computed.append(name)
+            return compute(nodes, given)
+
+        return column
+
+    with patch.dict(NODE_COLUMNS, {n: counted(n, each) for n, each in NODE_COLUMNS.items()}):
+        node_terms_of(columns, NOON, 0, weights)
+        assert computed == []
+        for _ in range(2):
+            node_terms_of(columns, NOON, 0, weights).of("draining", rows)
+
+    assert computed == ["draining"]
+
+
+def test_columns_are_freed_without_a_garbage_collection() -> None:
+    columns = read_at(NOON)
+    node_terms_of(columns, NOON, 0, Weights()).of("measured_w", np.array([1]))
+    gc.disable()
+    try:
+        gone = weakref.ref(columns)
+        del columns
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

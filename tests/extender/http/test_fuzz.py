@@ -17,6 +17,8 @@ from extender_kit import PATIENCE_S, QUICK, Received, performing, post, saving, 
 from joulie_extender.verbs.openapi import DOCUMENT
 from kube_scheduler import a_pod
 
+pytestmark = pytest.mark.long
+
 SNAPSHOT = snapshot_of(*(performing(f"n{at}", at) for at in range(5)), saving("n5", 5))
 VERBS = ("filter", "prioritize", "preempt")
 LARGE = QUICK._replace(body=10_000_000)

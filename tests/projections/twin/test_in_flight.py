@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from bus_kit import NOON, hardware
 from joulie_bus.events import DeviceClaim, DeviceSeen, InFlight
@@ -66,6 +67,14 @@ def test_the_load_and_the_devices_are_those_of_bound_pods() -> None:
     for name, column in after.cards.columns.items():
         assert found.cards.columns[name].tolist() == column.tolist(), name
     assert found.cards.uuids == after.cards.uuids
+
+
+def test_a_node_with_pods_of_daemon_sets_alone_has_another_pod_once_one_is_in_flight() -> None:
+    daemons = replace(node(1, RUNNING), pods=1, daemon_pods=1)
+    before = TwinColumns.of({"n0": daemons}, 0)
+
+    assert before.columns["daemons_only"].tolist() == [False, False, True]
+    assert TwinsInFlight(before, [FLYING]).columns().columns["daemons_only"].tolist() == [False] * 3
 
 
 def test_the_columns_before_are_as_they_were() -> None:

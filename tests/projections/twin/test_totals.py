@@ -15,6 +15,7 @@ from joulie_projections.twin.totals import (
     Measurement,
     RunningTotals,
     Totals,
+    drawn_w,
     measurement_of,
     psu_stress,
     totals_of,
@@ -93,6 +94,16 @@ def test_a_reading_is_used_until_it_is_stale_and_its_age_is_still_reported() -> 
 
     assert (last.source, last.age_s, last.measured_w) == ("kepler", 300, 500)
     assert (after.source, after.age_s, after.measured_w) == ("static", 301, 720)
+
+
+@pytest.mark.parametrize("second", [1, 11, 310, 311, 1000])
+@pytest.mark.parametrize(
+    "facts", [[], [power("n", 500)], [bound("p", "n"), caps("n", 40)]], ids=str
+)
+def test_the_power_alone_is_that_of_the_measurement(facts: list[Fact], second: int) -> None:
+    state = node(hardware("n"), *facts)
+
+    assert drawn_w(state, noon(second)) == measurement_of(state, noon(second)).measured_w
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def content(twin_columns: TwinColumns) -> tuple[dict[str, int], dict[str, bytes]
 
 @pytest.mark.slow
 @given(st.lists(TURNS, max_size=8))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @pytest.mark.long
 def test_columns_after_any_deltas_equal_columns_built_at_once(
     turns: list[Turn],
