@@ -7,7 +7,8 @@ import tempfile
 from pathlib import Path
 
 from audit_kit import NoFacts, restore_into
-from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.archive.archived_facts import ArchivedFacts
+from joulie_audit.archive.parts import Archive
 from joulie_audit.recompute.fold import FoldedState, rows_of
 from joulie_audit.replay.recorded import PositionQueue, answers_of
 from joulie_bus.events import codec

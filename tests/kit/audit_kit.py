@@ -1,19 +1,24 @@
 """Test kit: builds a recorded log in memory and in a real database."""
 
 import contextlib
+import struct
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
+
+from msgspec.structs import replace
 
 from bus_kit import CLUSTER, VirtualClock, ask, hardware, node_seen, power
 from bus_kit.memory_broker import MemoryBroker, MemoryLog
 from joulie_answers.views.decision_text import considers
+from joulie_audit.archive.archived_facts import ArchivedFacts
 from joulie_audit.archive.archiver import Archiver, ArchiveResult
 from joulie_audit.archive.columnar import Format, Parquet, Segment
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
-from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.archive.parts import FACTS, LOG, Archive, Part
 from joulie_audit.archive.restore import ALL, Restored, RestoreOptions, restore_at
 from joulie_audit.columns.tables import KINDS, Columns, Kind
 from joulie_audit.questions.explain import read
@@ -29,6 +34,7 @@ from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
 from joulie_projections.chain.entry import Entry, entry_of
 from joulie_projections.chain.head import Head
+from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.log_end import chained
 from joulie_projections.decision_log import key_change
 from joulie_projections.decision_log.heads import Signer
@@ -259,14 +265,38 @@ async def written_archive(
         return await Archiver(to, form or Segment(), before, ring).run(history, facts)
 
 
+def write_again(archive: Archive, to: Path, ring: Ring) -> Path:
+    """The same parts in Parquet."""
+    archiver = Archiver(to, Parquet(), 0, ring)
+    for kind, found_in in ((FACTS, archive.read_facts), (LOG, archive.read_log)):
+        before = Part.before_the_first(kind)
+        for place, part in archive.parts(kind):
+            blank = replace(part, files=[], prev=before.seal, seal="")
+            before = archiver.written(
+                to / place.relative_to(archive.path), blank, found_in(place, part)
+            )
+    return to
+
+
 def typed_columns(file: Path) -> Columns:
-    """Of a typed table in Parquet, as it is written: times in milliseconds."""
-    columns = Parquet().read(file.read_bytes())
-    times = {name for name, kind in KINDS[file.stem].items() if kind is Kind.TIME}
-    return {
-        name: [round(at.timestamp() * 1000) for at in rows] if name in times else rows
-        for name, rows in columns.items()
-    }
+    """Of a typed table in Parquet, as it is written: times in milliseconds, lists in bytes."""
+    parquet = import_module("pyarrow.parquet")
+    columns: dict[str, list[Any]] = parquet.read_table(file).to_pydict()
+    return {name: list(map(_as_written(KINDS[file.stem][name]), columns[name])) for name in columns}
+
+
+def _as_written(kind: Kind) -> Callable[[Any], Any]:
+    def written(value: Any) -> Any:
+        if value is None:
+            return None
+        if kind is Kind.TIME:
+            return round(value.timestamp() * 1000)
+        return struct.pack(f"<{len(value)}{LETTERS[kind]}", *value) if kind.width else value
+
+    return written
+
+
+LETTERS = {Kind.INT32S: "i", Kind.INT16S: "h", Kind.BYTES: "B"}
 
 
 class FactsAfter:

@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from joulie_audit.archive.part_tables import (
     columns_of_facts,
     columns_of_log,
     root_of,
+    typed_tables,
 )
 from joulie_audit.archive.parts import (
     FACTS,
@@ -29,26 +30,17 @@ from joulie_audit.archive.parts import (
     require_same_columns,
     sealed,
 )
+from joulie_audit.archive.unarchived import entries_by_hour, fact_parts
 from joulie_audit.archive.untrusted_files import checksum
-from joulie_audit.columns.facts import rows_of_reading
-from joulie_audit.columns.tables import KINDS, Columns
+from joulie_audit.columns.tables import KINDS, TypedColumns
 from joulie_audit.workers import uncollected
-from joulie_bus.errors import AgedOut, ArchiveBroken, NotArchived, PassedOver
+from joulie_bus.errors import ArchiveBroken, NotArchived
 from joulie_bus.runtime.own_files import sync
 from joulie_bus.runtime.secret_files import OTHERS, make_private, tighten
-from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain.keyring import Ring
-from joulie_projections.fold.commit import Snapshot
 from joulie_projections.fold.joins import Joins
-from joulie_projections.fold.manifest import Manifest, Range
-from joulie_projections.history.history import History, StoredEntry
-
-HOUR_NS = 3_600_000_000_000
-PART_ROWS = 100_000  # facts: a reader holds one part in memory, and reads it for one snapshot
-PART_READ_ROWS = 500_000  # of cards and pods in readings: two minutes of 5,000 nodes with 50 pods
-PART_ENTRIES = 20_000  # entries are larger
-UNARCHIVED = "Nothing from there on was archived, so nothing is trimmed and the stream keeps them."
+from joulie_projections.history.history import History
 
 
 class ArchiveResult(NamedTuple):
@@ -56,53 +48,6 @@ class ArchiveResult(NamedTuple):
     facts_to: int
     log_to: int
     lost: int = 0  # messages that had aged out of their stream before they were archived
-
-
-class _Reading:
-    """The facts of one part. What has aged out of its stream is lost: the archive continues behind
-    it, because an archive that stops is never followed by a trim, and then everything fills.
-    """
-
-    def __init__(self, facts: FactSource, begins: dict[Stream, int]) -> None:
-        """`begins`: the first message that a stream still holds, as far as it is known."""
-        self._facts = facts
-        self._begins = begins
-        self.manifests: list[Manifest] = []
-        self.records: list[Record] = []
-        self.lost: list[Range] = []
-        self._rows = 0  # of cards and pods
-
-    @property
-    def is_full(self) -> bool:
-        return self._rows >= PART_READ_ROWS
-
-    async def add(self, manifest: Manifest) -> None:
-        before = len(self.records)
-        await self._read(manifest)
-        self.manifests.append(manifest)
-        self._rows += sum(map(rows_of_reading, self.records[before:]))
-
-    async def _read(self, manifest: Manifest) -> None:
-        if not any(map(self._is_lost, manifest.ranges)):
-            with contextlib.suppress(AgedOut):
-                self.records.extend(await self._facts.of(manifest))
-                return
-        for stream in {place.stream: None for place in manifest.ranges}:
-            await self._add_of(manifest, stream)
-
-    async def _add_of(self, manifest: Manifest, stream: Stream) -> None:
-        """One stream of a manifest, as a whole: a batch is short."""
-        places = [place for place in manifest.ranges if place.stream is stream]
-        if not any(map(self._is_lost, places)):
-            try:
-                self.records.extend(await self._facts.of(manifest, frozenset((stream,))))
-                return
-            except AgedOut as error:
-                self._begins[stream] = error.first
-        self.lost.extend(places)
-
-    def _is_lost(self, place: Range) -> bool:
-        return place.first < self._begins.get(place.stream, 0)
 
 
 class Archiver:
@@ -136,20 +81,11 @@ class Archiver:
 
     async def _keep_facts(self, history: History, facts: FactSource) -> int:
         last = self._last(FACTS)
-        created, aside = _created(history), history.quarantined()
-        begins: dict[Stream, int] = {}
-        joins = Joins(earlier=self._read_to)
-        for hour, manifests in _facts_by_hour(history.manifests(last.last + 1)):
-            if (hour + 1) * HOUR_NS > self._before:
-                break
-            async for reading in _read_in_parts(manifests, joins, facts, begins):
-                span = reading.manifests[0].p_from, reading.manifests[-1].p_to
-                inside = [poison for poison in aside if span[0] <= poison.position <= span[1]]
-                snapshots, lost = _snapshot_in(history, span), tuple(reading.lost)
-                names = tuple(history.row_name_changes(*span))
-                found = FactPart(reading.manifests, reading.records, inside, snapshots, lost, names)
-                self._lost += sum(place.last - place.first + 1 for place in lost)
-                last = self._write(FACTS, hour, span, last, found, created)
+        created, joins = _created(history), Joins(earlier=self._read_to)
+        async for hour, found in fact_parts(history, facts, last.last + 1, joins, self._before):
+            span = found.manifests[0].p_from, found.manifests[-1].p_to
+            self._lost += sum(place.count for place in found.lost)
+            last = self._write(FACTS, hour, span, last, found, created)
         return last.last
 
     def _read_to(self, stream: Stream) -> int:
@@ -165,9 +101,7 @@ class Archiver:
         """Archives only entries that a signed head covers."""
         last, heads = self._last(LOG), self._ring.valid(history.heads())
         signed_to = heads[-1].pos if heads else 0
-        for hour, entries in _log_by_hour(history.entries(last.last + 1, signed_to)):
-            if (hour + 1) * HOUR_NS > self._before:
-                break
+        for hour, entries in entries_by_hour(history, last.last + 1, signed_to, self._before):
             span = entries[0].pos, entries[-1].pos
             covered = [head for head in heads if span[0] <= head.pos <= span[1]]
             keys = tuple(
@@ -218,7 +152,7 @@ class Archiver:
         place_durably(draft, place)
         return part
 
-    def _write_file(self, place: Path, name: str, columns: Columns) -> File:
+    def _write_file(self, place: Path, name: str, columns: TypedColumns) -> File:
         file = place / f"{name}{self._file_format.suffix}"
         make_private(file)
         self._file_format.write(file, columns, KINDS.get(name, {}))
@@ -230,64 +164,13 @@ class Archiver:
         read = self._archive.read_facts if isinstance(written, FactPart) else self._archive.read_log
         if read(place, part) != written:
             raise ArchiveBroken(str(place), "reading it back gives other content")
-        require_same_columns(self._archive, place, part, written)
-
-
-async def _read_in_parts(
-    manifests: Iterable[Manifest], joins: Joins, facts: FactSource, begins: dict[Stream, int]
-) -> AsyncIterator[_Reading]:
-    reading = _Reading(facts, begins)
-    for manifest in manifests:
-        if what := joins.flaw(manifest):
-            raise PassedOver(what, UNARCHIVED)
-        await reading.add(manifest)
-        if reading.is_full:
-            yield reading
-            reading = _Reading(facts, begins)
-    if reading.manifests:
-        yield reading
-
-
-def _snapshot_in(history: History, span: tuple[int, int]) -> tuple[Snapshot, ...]:
-    """The newest snapshot of the span; the database keeps only recent ones."""
-    found = history.snapshot_before(span[1])
-    return (found,) if found is not None and found.position >= span[0] else ()
+        require_same_columns(self._archive, place, part, typed_tables(written))
 
 
 def _created(history: History) -> dict[str, str]:
     checkpoint = history.checkpoint()
     inputs = checkpoint.inputs if checkpoint else {}
     return {str(stream): read.created for stream, read in inputs.items()}
-
-
-def _facts_by_hour(manifests: Iterable[Manifest]) -> Iterator[tuple[int, list[Manifest]]]:
-    batch: list[Manifest] = []
-    hour = rows = 0
-    for manifest in manifests:
-        this_hour = manifest.committed_at // HOUR_NS
-        if batch and (this_hour != hour or rows >= PART_ROWS):
-            yield hour, batch
-            batch, rows = [], 0
-        hour = this_hour
-        batch.append(manifest)
-        rows += manifest.p_to - manifest.p_from + 1
-    if batch:
-        yield hour, batch
-
-
-def _log_by_hour(entries: Iterable[StoredEntry]) -> Iterator[tuple[int, list[StoredEntry]]]:
-    """The hour never decreases, because the clocks of replicas differ a little."""
-    batch: list[StoredEntry] = []
-    hour = 0
-    for entry in entries:
-        this_hour = max(hour, entry.decided_at // HOUR_NS)
-        if batch and (this_hour != hour or len(batch) >= PART_ENTRIES):
-            yield hour, batch
-            batch = []
-        hour = this_hour
-        batch.append(entry)
-    if batch:
-        yield hour, batch
 
 
 @contextlib.contextmanager

@@ -7,13 +7,14 @@ The manifest of a part is put last, so that a part without one is no part. Nothi
 deleted: a credential that may put, get and list is enough, and a bucket may lock its objects.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from joulie_audit.archive.archiver import place_durably, write_durably, writing
-from joulie_audit.archive.parts import FACTS, LOG, MANIFEST, Archive, Part, part_of
+from joulie_audit.archive.parts import FACTS, LOG, MANIFEST, Archive, File, Part, day_of, part_of
 from joulie_audit.archive.untrusted_files import (
     LARGEST_FILE,
     LARGEST_KEYS,
@@ -43,10 +44,15 @@ class BucketCopy:
         self._is_fetched = False
         self._held: set[str] = set()  # manifests in the bucket, after a fetch
         self._keys = b""  # that were put last
+        self._day = ""  # whose files are fetched; all days if it is empty
 
-    def fetch(self) -> int:
+    def fetch(self, day: str = "") -> int:
         """Writes every part that the directory lacks, and head.pub if it has none. The number of
-        parts. Raises an error if directory and bucket hold different archives."""
+        parts. Raises an error if directory and bucket hold different archives.
+
+        With a `day`, of the parts of other days only the manifests, whose seals follow each other.
+        """
+        self._day = day
         with writing(self._path):
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = list(self._bucket.names())
@@ -67,9 +73,28 @@ class BucketCopy:
         self._require_same([self._name(place / MANIFEST) for place, _ in here], there)
         last = here[-1][1] if here else Part.before_the_first(kind)
         missing = there[len(here) :]
+        filled = sum(self._fill(place, part) for place, part in here if self._wants(place))
         for manifest in missing:
             last = self._fetch_part(last, manifest)
-        return len(missing)
+        wanted = [each for each in missing if self._wants((self._path / each).parent)]
+        return filled + len(wanted)
+
+    def _wants(self, place: Path) -> bool:
+        return self._day in ("", day_of(place))
+
+    def _fill(self, place: Path, part: Part) -> bool:
+        """Fetches the files of a part of which only the manifest is there."""
+        lacking = [file for file in part.files if not os.path.lexists(place / file.name)]
+        for file in lacking:
+            self._fetch_file(place, place / f".{file.name}.new", file)
+        return bool(lacking)
+
+    def _fetch_file(self, place: Path, draft: Path, file: File) -> None:
+        found = self._got(self._name(place / file.name))
+        require_checksum(place / file.name, found, file.sha256)
+        with writing(self._path):
+            write_durably(draft, found)
+            draft.rename(draft.parent / file.name)
 
     def put(self) -> int:
         """Puts every part that the bucket lacks, and head.pub. The number of parts."""
@@ -107,10 +132,8 @@ class BucketCopy:
         with writing(self._path):
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(mode=0o700, parents=True)
-            for file in part.files:
-                found = self._got(self._name(place / file.name))
-                require_checksum(place / file.name, found, file.sha256)
-                write_durably(draft / file.name, found)
+            for file in part.files if self._wants(place) else ():
+                self._fetch_file(place, draft / file.name, file)
             write_durably(draft / MANIFEST, content)
             place_durably(draft, place)
         return part

@@ -9,16 +9,19 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
-from joulie_audit.columns.facts import FactTables, Placed, fact_tables
+from joulie_audit.columns.arrays import Ints
+from joulie_audit.columns.facts import fact_tables
 from joulie_audit.columns.log import log_tables
-from joulie_audit.columns.tables import Columns
+from joulie_audit.columns.messages import STREAMS, Messages, Placed
+from joulie_audit.columns.tables import Columns, TypedColumns
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain.head import Head, encode
 from joulie_projections.chain.signed import KeyStatement, decode_key
 from joulie_projections.fold.commit import Poison, Snapshot
-from joulie_projections.fold.manifest import Manifest, Range, merkle_root
+from joulie_projections.fold.manifest import Manifest, Range, hash_of_all
 from joulie_projections.fold.quarantine_quota import all_positions
 from joulie_projections.history.history import StoredEntry
 from joulie_projections.twin.row_names import RowName
@@ -27,7 +30,7 @@ MESSAGES, READING_MESSAGES = "messages", "reading_messages"
 BATCHES, ASIDE, SNAPSHOTS, LOST = "batches", "aside", "snapshots", "lost"
 ROW_NAMES = "names"
 ENTRIES, HEADS, KEYS = "entries", "heads", "keys"
-_STREAMS = {str(stream): stream for stream in Stream}
+NOT_OF_BATCHES = "its messages are not those of its batches"
 _ranges_in = msgspec.msgpack.Decoder(tuple[Range, ...]).decode
 
 
@@ -40,10 +43,8 @@ class FactPart(NamedTuple):
     names: tuple[RowName, ...] = ()  # the rows that its commits gave to nodes
 
     def batches(self) -> Iterator["Batch"]:
-        lost, start = frozenset(self.lost), 0
-        for manifest in self.manifests:
-            gone = tuple(place for place in manifest.ranges if place in lost)
-            count = manifest.p_to - manifest.p_from + 1 - sum(map(_length, gone))
+        start = 0
+        for manifest, count, gone in counted(self.manifests, self.lost):
             yield Batch(manifest, self.records[start : start + count], gone)
             start += count
 
@@ -66,6 +67,14 @@ class Outline(NamedTuple):
     names: tuple[RowName, ...]
 
 
+class PartMessages(NamedTuple):
+    """A part whose messages are columns."""
+
+    outline: Outline
+    messages: Messages
+    plain: Ints  # the positions of those that lie in `reading_messages`
+
+
 NO_OUTLINE = Outline([], [], (), (), ())
 
 
@@ -75,12 +84,24 @@ class LogPart(NamedTuple):
     keys: tuple[KeyStatement, ...] = ()
 
 
-def _length(place: Range) -> int:
-    return place.last - place.first + 1
+def counted(
+    manifests: Sequence[Manifest], lost: Sequence[Range]
+) -> Iterator[tuple[Manifest, int, tuple[Range, ...]]]:
+    """Each with how many messages of it are not lost, and its ranges that are."""
+    every = frozenset(lost)
+    for manifest in manifests:
+        gone = tuple(place for place in manifest.ranges if place in every) if every else ()
+        yield (
+            manifest,
+            manifest.p_to - manifest.p_from + 1 - sum(place.count for place in gone),
+            gone,
+        )
 
 
-def columns_of_facts(part: FactPart) -> dict[str, Columns]:
-    made = _fact_tables(part)
+def columns_of_facts(part: FactPart) -> dict[str, TypedColumns]:
+    here = placed(part)
+    made = fact_tables(Messages.of(here), all_positions(part.aside))
+    plain, others = made.split(here)
     kept = {SNAPSHOTS: _columns(Snapshot._fields, part.snapshots)} if part.snapshots else {}
     lost = {LOST: _columns(Range.__struct_fields__, part.lost)} if part.lost else {}
     names = {ROW_NAMES: _columns(RowName._fields, part.names)} if part.names else {}
@@ -88,8 +109,8 @@ def columns_of_facts(part: FactPart) -> dict[str, Columns]:
         **kept,
         **lost,
         **names,
-        MESSAGES: _messages(made.others),
-        READING_MESSAGES: _messages(made.plain),
+        MESSAGES: _messages(others),
+        READING_MESSAGES: _messages(plain),
         **made.typed,
         BATCHES: {
             name: [_plain(getattr(manifest, name)) for manifest in part.manifests]
@@ -99,13 +120,11 @@ def columns_of_facts(part: FactPart) -> dict[str, Columns]:
     }
 
 
-def _fact_tables(part: FactPart) -> FactTables:
-    return fact_tables(placed(part), all_positions(part.aside))
-
-
-def typed_tables(part: FactPart | LogPart) -> dict[str, Columns]:
+def typed_tables(part: FactPart | LogPart) -> Mapping[str, TypedColumns]:
     """Those that its messages or entries give."""
-    return _fact_tables(part).typed if isinstance(part, FactPart) else log_tables(part.entries)
+    if isinstance(part, LogPart):
+        return log_tables(part.entries)
+    return fact_tables(Messages.of(placed(part)), all_positions(part.aside)).typed
 
 
 def placed(part: FactPart) -> list[Placed]:
@@ -114,13 +133,44 @@ def placed(part: FactPart) -> list[Placed]:
 
 
 def _positions(manifests: Sequence[Manifest], lost: Sequence[Range]) -> Iterator[int]:
+    for first, length in _stretches(manifests, lost):
+        yield from range(first, first + length)
+
+
+def batches_without(stream: Stream, outline: Outline, records: Mapping[int, Record]) -> list[Batch]:
+    """The batches of a part; `records` are at least those of all other streams, by position."""
+    found: list[Batch] = []
+    for manifest, _, gone in counted(outline.manifests, outline.lost):
+        position, chosen = manifest.p_from, list[Record]()
+        for place in manifest.ranges:
+            if place.stream is not stream and place not in gone:
+                chosen += [records[at] for at in range(position, position + place.count)]
+            position += place.count
+        found.append(Batch(manifest, chosen, gone))
+    return found
+
+
+def _stretches(manifests: Sequence[Manifest], lost: Sequence[Range]) -> Iterator[tuple[int, int]]:
+    """The first position and the length of each range that is not lost."""
     gone = frozenset(lost)
     for manifest in manifests:
         position = manifest.p_from
         for place in manifest.ranges:
-            if place not in gone:
-                yield from range(position, position + _length(place))
-            position += _length(place)
+            if not gone or place not in gone:
+                yield position, place.count
+            position += place.count
+
+
+def require_positions(messages: Messages, outline: Outline) -> None:
+    """Raises unless the messages are those of the batches, each once and in order."""
+    stretches = np.array(list(_stretches(outline.manifests, outline.lost)), np.int64)
+    first, length = stretches.reshape(-1, 2).T
+    if sum(length.tolist()) != len(messages.positions) or (length < 0).any():
+        raise ValueError(NOT_OF_BATCHES)
+    before = np.cumsum(length) - length
+    expected = np.repeat(first - before, length) + np.arange(len(messages.positions))
+    if not np.array_equal(expected, messages.positions):
+        raise ValueError(NOT_OF_BATCHES)
 
 
 def _messages(placed: Sequence[Placed]) -> Columns:
@@ -135,13 +185,13 @@ def _messages(placed: Sequence[Placed]) -> Columns:
 
 
 def placed_in(messages: Columns) -> Iterator[Placed]:
-    streams = map(_STREAMS.__getitem__, messages["stream"])
+    streams = map(STREAMS.__getitem__, messages["stream"])
     fields = (messages[name] for name in ("sequence", "at", "body", "subject"))
     records = map(Record._make, zip(streams, *fields, strict=True))
     return zip(messages["position"], records, strict=True)
 
 
-def columns_of_log(part: LogPart) -> dict[str, Columns]:
+def columns_of_log(part: LogPart) -> dict[str, TypedColumns]:
     columns = {
         ENTRIES: _columns(StoredEntry._fields, part.entries),
         HEADS: {"note": [head.note for head in part.heads]},
@@ -155,7 +205,7 @@ def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
     found = chain.from_iterable(placed_in(tables[name]) for name in (MESSAGES, READING_MESSAGES))
     in_order = sorted(found, key=itemgetter(0))
     if [position for position, _ in in_order] != list(_positions(outline.manifests, outline.lost)):
-        raise ValueError("its messages are not those of its batches")
+        raise ValueError(NOT_OF_BATCHES)
     return FactPart(outline.manifests, [record for _, record in in_order], *outline[1:])
 
 
@@ -165,15 +215,16 @@ def outline_of_columns(tables: Mapping[str, Columns]) -> Outline:
         manifests_of(tables[BATCHES]),
         poison_of(tables.get(ASIDE, {})),
         snapshots_of(tables.get(SNAPSHOTS, {})),
-        tuple(Range(_STREAMS[row["stream"]], row["first"], row["last"]) for row in rows),
+        tuple(Range(STREAMS[row["stream"]], row["first"], row["last"]) for row in rows),
         tuple(RowName(**row) for row in _rows(tables.get(ROW_NAMES, {}))),
     )
 
 
 def manifests_of(batches: Columns) -> list[Manifest]:
+    if len(set(map(len, batches.values()))) > 1:
+        raise ValueError("its columns have not as many rows as each other")
     columns = {**batches, "ranges": list(map(_ranges_in, batches["ranges"]))}
-    rows = (tuple(row[name] for name in Manifest._fields) for row in _rows(columns))
-    return list(map(Manifest._make, rows))
+    return list(map(Manifest._make, zip(*map(columns.__getitem__, Manifest._fields), strict=True)))
 
 
 def poison_of(aside: Columns) -> list[Poison]:
@@ -195,12 +246,13 @@ def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:
     return LogPart(entries, heads_of(tables[HEADS]), keys)
 
 
-def root_of(part: FactPart | LogPart) -> str:
+def root_of(part: FactPart | LogPart | Sequence[Manifest]) -> str:
     """Of facts over the roots of their batches: verification, restore and replay compare these
     with the messages."""
-    if isinstance(part, FactPart):
-        return merkle_root([manifest.merkle_root for manifest in part.manifests]).hex()
-    return merkle_root([entry.body for entry in part.entries]).hex()
+    if isinstance(part, LogPart):
+        return hash_of_all([entry.body for entry in part.entries]).hex()
+    manifests = part.manifests if isinstance(part, FactPart) else part
+    return hash_of_all([manifest.facts_hash for manifest in manifests]).hex()
 
 
 def _plain(value: object) -> object:

@@ -6,8 +6,14 @@ reading, these have no rows, and the ledger folds the reading from its message.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from joulie_audit.columns.arrays import Flags
+from joulie_audit.columns.messages import Messages, Placed
+from joulie_audit.columns.readings import Readings
 from joulie_audit.columns.tables import (
     CARD_READINGS,
     MOST_ROWS,
@@ -15,7 +21,7 @@ from joulie_audit.columns.tables import (
     POD_READINGS,
     PODS,
     READINGS,
-    Columns,
+    TypedColumns,
 )
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
@@ -29,31 +35,32 @@ from joulie_bus.events import (
     TelemetrySampled,
     codec,
 )
-from joulie_bus.events.bounds import SEQ_DIGITS
 from joulie_bus.events.codec import Sample
 from joulie_bus.events.pods import PodAsk
-from joulie_bus.streams.authority import family_of, measured_on
 from joulie_bus.streams.records import Record
-from joulie_bus.streams.subjects import Family, Stream
+from joulie_bus.streams.subjects import Stream
 from joulie_projections.energy.ledger import NS_PER_MS, counters_of_cards
 
 Row = tuple[Any, ...]
-Placed = tuple[int, Record]  # a record at its position
 _HERE = "it"
 _PLAN = "plan."
 _NO_POD_ASK: Row = (None,) * 6
 
 
 class FactTables(NamedTuple):
-    typed: dict[str, Columns]
-    plain: list[Placed]  # readings that a ledger folds from the columns
-    others: list[Placed]
+    typed: dict[str, TypedColumns]
+    plain: Flags  # of each message: whether a ledger folds its reading from the columns
+
+    def split(self, placed: Sequence[Placed]) -> tuple[list[Placed], list[Placed]]:
+        """The messages that a ledger folds from the columns, and the others."""
+        return list(compress(placed, self.plain)), list(compress(placed, ~self.plain))
 
 
-def fact_tables(placed: Sequence[Placed], set_aside: Collection[int]) -> FactTables:
-    making = _Making()
-    for position, record in placed:
-        making.add(position, record, position in set_aside)
+def fact_tables(messages: Messages, set_aside: Collection[int]) -> FactTables:
+    making = _Making(messages)
+    aside = np.isin(messages.positions, list(set_aside))
+    making.add_readings(aside)
+    making.add_facts(aside)
     return making.made()
 
 
@@ -64,132 +71,67 @@ def rows_of_reading(record: Record) -> int:
 
 
 class _Making:
-    def __init__(self) -> None:
-        self._readings = _Readings()
+    def __init__(self, messages: Messages) -> None:
+        self._messages = messages
+        self._readings = Readings(messages)
         self._cards: list[Row] = []
         self._pod_readings: list[Row] = []
         self._pods: list[Row] = []
         self._plans: list[Row] = []
-        self._plain: list[Placed] = []
-        self._others: list[Placed] = []
 
     def made(self) -> FactTables:
-        typed = {
+        typed: dict[str, TypedColumns] = {
             READINGS.name: self._readings.columns(),
             CARD_READINGS.name: CARD_READINGS.filled(self._cards),
             POD_READINGS.name: POD_READINGS.filled(self._pod_readings),
             PODS.name: PODS.filled(self._pods),
             PLANS.name: PLANS.filled(self._plans),
         }
-        return FactTables(typed, self._plain, self._others)
+        return FactTables(typed, self._readings.plain)
 
-    def add(self, position: int, record: Record, is_aside: bool) -> None:
-        is_plain = False
-        if is_aside:
-            pass
-        elif record.stream is Stream.TEL:
-            is_plain = self._add_reading(position, record)
-        elif record.stream in (Stream.OBS, Stream.PLAN):
-            self._add_fact(position, record)
-        (self._plain if is_plain else self._others).append((position, record))
+    def add_readings(self, aside: Flags) -> None:
+        bodies, rows = self._messages.bodies, self._messages.of_streams(Stream.TEL)
+        others = self._readings.add_in_layouts(rows[~aside[rows]])
+        opened = [(row, codec.open_sample(bodies[row])) for row in others.tolist()]
+        samples = [(row, sample) for row, sample in opened if sample is not None]
+        fits = [self._add_parts(row, sample) for row, sample in samples]
+        self._readings.add_each([row for row, _ in samples], [each for _, each in samples], fits)
 
-    def _add_reading(self, position: int, record: Record) -> bool:
-        sample = codec.open_sample(record.data)
-        if sample is None:
+    def _add_parts(self, row: int, sample: Sample) -> bool:
+        """The cards and pods of a reading, if the tables have room for them."""
+        fact = sample.data
+        if not self._has_room_for(fact):
             return False
-        fact, at_ms = sample.data, record.at // NS_PER_MS
-        fits = self._has_room_for(fact)
-        if fits and fact.card_mw:
+        if fact.card_mw or fact.pod_uj:
+            position, at_ms = self._place(row)
             self._cards.extend(_cards(position, at_ms, fact))
-        if fits and fact.pod_uj:
             self._pod_readings.extend(
                 (position, at_ms, fact.node, pod_uid, energy_uj)
                 for pod_uid, energy_uj in fact.pod_uj.items()
             )
-        return self._readings.add(position, record, sample, fits=fits)
+        return True
 
     def _has_room_for(self, fact: TelemetrySampled) -> bool:
         cards, pods = len(self._cards), len(self._pod_readings)
         return max(cards + len(fact.card_mw), pods + len(fact.pod_uj)) <= MOST_ROWS
 
-    def _add_fact(self, position: int, record: Record) -> None:
+    def add_facts(self, aside: Flags) -> None:
+        rows = self._messages.of_streams(Stream.OBS, Stream.PLAN)
+        for row in rows[~aside[rows]].tolist():
+            self._add_fact(row)
+
+    def _add_fact(self, row: int) -> None:
         try:
-            event = codec.decoded(record.data, _HERE)
+            event = codec.decoded(self._messages.bodies[row], _HERE)
         except Undecodable:  # of a later version
             return
-        at_ms = record.at // NS_PER_MS
         if (pod := _pod(event)) is not None:
-            self._pods.append((position, at_ms, *pod))
+            self._pods.append((*self._place(row), *pod))
         elif event.TYPE.startswith(_PLAN):
-            self._plans.append((position, at_ms, *_plan(event)))
+            self._plans.append((*self._place(row), *_plan(event)))
 
-
-class _Readings:
-    """Column by column, because nearly all messages are readings."""
-
-    def __init__(self) -> None:
-        self._positions: list[int] = []
-        self._at_ms: list[int] = []
-        self._facts: list[TelemetrySampled] = []
-        self._lives: list[str] = []
-        self._numbers: list[int | None] = []
-        self._are_plain: list[bool] = []
-        self._measured: dict[tuple[str, str], str] = {}  # the node, by subject and life
-
-    def add(self, position: int, record: Record, sample: Sample, *, fits: bool) -> bool:
-        """Whether it is plain: every fold accepts it as it is, unless its number was counted
-        before."""
-        fact = sample.data
-        life, _, digits = sample.id.rpartition(":")
-        is_number = digits.isascii() and digits.isdigit() and len(digits) <= SEQ_DIGITS
-        is_plain = (
-            fits
-            and is_number
-            and (digits[0] != "0" or digits == "0")
-            and not fact.pod_uj
-            and fact.node == sample.key == self._node_of(record.subject, life)
-        )
-        self._positions.append(position)
-        self._at_ms.append(record.at // NS_PER_MS)
-        self._facts.append(fact)
-        self._lives.append(life)
-        self._numbers.append(int(digits) if is_number else None)
-        self._are_plain.append(is_plain)
-        return is_plain
-
-    def _node_of(self, subject: str, life: str) -> str:
-        """The node that this life of a producer measures on this subject; "" if it may not."""
-        known = self._measured.get((subject, life))
-        if known is None:
-            known = self._measured[subject, life] = _node_measured(subject, life)
-        return known
-
-    def columns(self) -> Columns:
-        facts = self._facts
-        values: tuple[list[Any], ...] = (
-            self._positions,
-            self._at_ms,
-            [fact.node for fact in facts],
-            [fact.source for fact in facts],
-            [fact.provider or None for fact in facts],
-            [fact.power_mw for fact in facts],
-            [fact.min_mw for fact in facts],
-            [fact.mean_mw for fact in facts],
-            [fact.max_mw for fact in facts],
-            [fact.counted_from or None for fact in facts],
-            [fact.energy_uj if fact.counted_from or fact.energy_uj else None for fact in facts],
-            [fact.late_ms for fact in facts],
-            self._lives,
-            self._numbers,
-            self._are_plain,
-        )
-        return dict(zip(READINGS.kinds, values, strict=True))
-
-
-def _node_measured(subject: str, life: str) -> str:
-    node, agent = measured_on(subject)
-    is_agent = family_of(Stream.TEL, life.partition(":")[0]) is Family.AGENT
-    return node if is_agent is bool(agent) and life.startswith(agent) else ""
+    def _place(self, row: int) -> tuple[int, int]:
+        return int(self._messages.positions[row]), int(self._messages.at[row]) // NS_PER_MS
 
 
 def _cards(position: int, at_ms: int, fact: TelemetrySampled) -> Iterator[Row]:

@@ -9,21 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from joulie_audit.columns.tables import Columns, Kind
+from joulie_audit.columns.arrays import UNKNOWN, Ints, Names, listed, names_of
+from joulie_audit.columns.tables import Kind, TypedColumns
 from joulie_bus.streams.records import Record
 from joulie_projections.energy.columns import LogColumns, ReadingColumns
 from joulie_projections.energy.ledger import MEASURED
 
-Ints = npt.NDArray[np.int64]
 INTEGERS = (Kind.INTEGER, Kind.TIME, Kind.FLAG)
-UNKNOWN = -1  # what an array of integers has in place of null
-
-
-class Names(NamedTuple):
-    """A column of texts: each text once, and for each row which of them it has."""
-
-    known: Sequence[str]
-    which: Ints  # UNKNOWN for null
 
 
 class Arrays(NamedTuple):
@@ -33,23 +25,17 @@ class Arrays(NamedTuple):
     texts: dict[str, Names]
 
 
-def arrays_of(columns: Columns, kinds: Mapping[str, Kind]) -> Arrays:
+def arrays_of(columns: TypedColumns, kinds: Mapping[str, Kind]) -> Arrays:
     integers = {name: columns[name] for name, kind in kinds.items() if kind in INTEGERS}
     texts = {name: columns[name] for name, kind in kinds.items() if kind is Kind.TEXT}
     return Arrays(
-        {name: _integers_of(values) for name, values in integers.items()},
-        {name: _names_of(values) for name, values in texts.items()},
+        {name: _integers_of(listed(values)) for name, values in integers.items()},
+        {name: names_of(listed(values)) for name, values in texts.items()},
     )
 
 
 def _integers_of(values: Sequence[Any]) -> Ints:
     return np.array([UNKNOWN if value is None else int(value) for value in values], np.int64)
-
-
-def _names_of(values: Sequence[Any]) -> Names:
-    known: dict[str, int] = {}
-    which = [UNKNOWN if text is None else known.setdefault(text, len(known)) for text in values]
-    return Names(list(known), np.array(which, np.int64))
 
 
 def ledger_columns(

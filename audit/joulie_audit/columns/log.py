@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from joulie_audit.columns.tables import DECISIONS, MOST_ROWS, TERMS, Columns
+from joulie_audit.columns.tables import DECISIONS, MOST_LISTED, MOST_ROWS, TERMS, Columns
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     AnyEvent,
@@ -17,6 +17,7 @@ from joulie_bus.events import (
     codec,
 )
 from joulie_bus.events.decisions import Basis, named_values
+from joulie_bus.events.packing import Packed
 from joulie_bus.events.pods import PodAsk
 from joulie_projections.energy.ledger import NS_PER_MS
 from joulie_projections.history.history import StoredEntry
@@ -29,13 +30,16 @@ _DECISION = "decision."
 def log_tables(entries: Sequence[StoredEntry]) -> dict[str, Columns]:
     decisions: list[Row] = []
     terms: list[Row] = []
+    listed = 0
     for entry in entries:
         event = _event_in(entry)
         row = None if event is None else _decision(event)
         if row is None:
             continue
         at_ms, kind = entry.decided_at // NS_PER_MS, entry.kind.removeprefix(_DECISION)
-        decisions.append((entry.pos, at_ms, kind, entry.event_id, *row))
+        listed += event.candidates.count if isinstance(event, Packed) else 0
+        lists = _NO_LISTS if event is None or listed > MOST_LISTED else _lists(event)
+        decisions.append((entry.pos, at_ms, kind, entry.event_id, *row, *lists))
         if isinstance(event, PrioritizeDecided):
             of_this = list(_terms(entry.pos, event))
             if len(terms) + len(of_this) <= MOST_ROWS:
@@ -85,6 +89,17 @@ def _decision(event: AnyEvent) -> Row | None:
             return None
 
 
+def _lists(event: AnyEvent) -> Row:
+    match event:
+        case PrioritizeDecided():
+            return event.candidates.ordinals, event.scores, None
+        case FilterDecided() | PreemptDecided():
+            return event.candidates.ordinals, None, event.verdicts
+        case _:
+            return _NO_LISTS
+
+
+_NO_LISTS: Row = (None,) * 3
 _NO_BASIS: Row = (None,) * 3
 _NO_NODE: Row = (None,) * 5
 

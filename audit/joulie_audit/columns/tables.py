@@ -8,8 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from joulie_audit.columns.arrays import Values
+
 MOST_ROWS = 2_000_000  # of a table in a part: what a reader accepts
+MOST_LISTED = (
+    100_000_000  # values in the lists of a table of a part: 10,000 decisions of 5,000 nodes
+)
 Columns = Mapping[str, Sequence[Any]]  # int, float, str, bool, bytes or None; all of one length
+TypedColumns = Mapping[str, Values]  # some of them as arrays
 
 
 class Kind(StrEnum):
@@ -18,6 +24,15 @@ class Kind(StrEnum):
     TEXT = "text"
     FLAG = "boolean"
     TIME = "time"  # in milliseconds, UTC
+    # Little endian, one after the other, where a column is no file.
+    INT32S = "list of int32"
+    INT16S = "list of int16"
+    BYTES = "list of uint8"
+
+    @property
+    def width(self) -> int:
+        """Of one value in a list, in bytes; 0 for other kinds."""
+        return {Kind.INT32S: 4, Kind.INT16S: 2, Kind.BYTES: 1}.get(self, 0)
 
 
 class Column(NamedTuple):
@@ -145,6 +160,9 @@ DECISIONS = Table(
         Column("rank", Kind.INTEGER, "its rank in the answer, of `outcome`; 1 is the best"),
         Column("regret", Kind.INTEGER, "the best score minus this one, of `outcome`"),
         Column("answer", Kind.TEXT, "the `event_id` of the answer, of `outcome`"),
+        Column("candidate_rows", Kind.INT32S, "the candidates by their rows; -1 without a row"),
+        Column("scores", Kind.INT16S, "their scores, of `prioritize`"),
+        Column("verdicts", Kind.BYTES, "0 if they passed or were kept, else why not"),
     ),
 )
 TERMS = Table(

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import joulie_migrations
 from joulie_audit.access.past import ArchivePlace, archive_of, broker_of, history_of, usual_archive
+from joulie_audit.archive.archived_facts import ArchivedFacts
 from joulie_audit.archive.fact_source import ColumnSource, StreamFacts
-from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.archive.parts import Archive
 from joulie_audit.ledger.day_reports import DayReports, SavingsSettings
 from joulie_audit.ledger.follow import NOT_READ, REST_S, LedgerFollower
 from joulie_bus.core.backoff import Backoff

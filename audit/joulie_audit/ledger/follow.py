@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 from joulie_audit.archive.fact_source import ColumnSource
 from joulie_audit.ledger import energy_metrics
+from joulie_audit.ledger.held_facts import Piece, pieces_of
 from joulie_bus.errors import JoulieError, NotInTheLog
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.streams.records import Record
 from joulie_projections.energy.columns import LogColumns
 from joulie_projections.energy.idle_holders import IdleHolder, idle_holders
 from joulie_projections.energy.saved import LedgerState
@@ -153,21 +153,24 @@ class _Work:
         """From the messages. Returns whether the next part begins."""
         state, batches = self._state, self._batches()
         while (found := await self._next(batches)) is not None:
-            manifest, records = found
-            state.fold(records[max(0, state.position + 1 - manifest.p_from) :], self._set_aside)
+            manifest, pieces = found
+            for before, records in pieces:
+                state.position = max(state.position, before)  # lost messages have positions, too
+                state.fold(records[state.position - before :], self._set_aside)
+            state.position = max(state.position, manifest.p_to)
             if self._is_over():
                 return False
             if self._facts.begins_at(state.position + 1):
                 return True
         return False
 
-    async def _batches(self) -> AsyncIterator[tuple[Manifest, list[Record]]]:
+    async def _batches(self) -> AsyncIterator[tuple[Manifest, list[Piece]]]:
         for manifest in self._history.manifests(self._state.position + 1):
-            yield manifest, await self._facts.of(manifest)
+            yield manifest, await pieces_of(self._facts, manifest)
 
     async def _next(
-        self, batches: AsyncIterator[tuple[Manifest, list[Record]]]
-    ) -> tuple[Manifest, list[Record]] | None:
+        self, batches: AsyncIterator[tuple[Manifest, list[Piece]]]
+    ) -> tuple[Manifest, list[Piece]] | None:
         try:
             return await anext(batches, None)
         except Exception as error:  # only of reading; the caller raises it

@@ -47,6 +47,13 @@ class PodLife(NamedTuple):
     end_ms: int = 0
 
 
+class Seen(NamedTuple):
+    """A node, as last seen."""
+
+    labels: Mapping[str, str]
+    memory_bytes: int
+
+
 class Settings(NamedTuple):
     """Those of plans, from the first plan on that has them."""
 
@@ -68,7 +75,9 @@ class PowerStates:
     def __init__(self) -> None:
         self.off: dict[str, list[Off]] = defaultdict(list)
         self.woken_ms: list[int] = []  # of each order to wake up
+        self.booted_ms: list[int] = []  # how long each node took from its order to ready
         self._ordered: set[str] = set()
+        self._booting: dict[str, int] = {}  # since when
 
     def fold(self, fact: SleepOrdered | WakeOrdered | NodeSeen, at_ms: int) -> None:
         match fact:
@@ -77,8 +86,12 @@ class PowerStates:
             case WakeOrdered():
                 self.woken_ms.append(at_ms)
                 self._ordered.discard(fact.node)
+                if self._is_off(fact.node):
+                    self._booting[fact.node] = at_ms
                 self._on(fact.node, at_ms)
             case NodeSeen() if fact.ready:
+                if fact.node in self._booting:
+                    self.booted_ms.append(at_ms - self._booting.pop(fact.node))
                 self._on(fact.node, at_ms)
             case _:
                 if fact.node in self._ordered and not self._is_off(fact.node):
@@ -106,6 +119,7 @@ class Lives:
         self.pods: dict[str, PodLife] = {}
         self.power = PowerStates()
         self.available = Availability()
+        self.seen: dict[str, Seen] = {}
         self.sleeps = 0  # orders
         self.first_ms = 0  # of the log, or of its part after a trim; 0 while it is empty
         self.settings: list[Settings] = []  # one for each change
@@ -118,6 +132,7 @@ class Lives:
         for name, node in state.nodes.items():
             self.power.begin(name, node, at_ms)
             self.available.begin(name, node, at_ms)
+            self.seen[name] = Seen(node.labels, node.memory_bytes)
             self.sleeps += node.power_at > 0
         if state.plan is not None:
             self.settings.append(Settings(state.planned_at // MS, state.plan.settings))
@@ -147,6 +162,8 @@ class Lives:
     ) -> None:
         self.sleeps += isinstance(fact, SleepOrdered)
         self.available.fold(fact, at_ms)
+        if isinstance(fact, NodeSeen):
+            self.seen[fact.node] = Seen(fact.labels, fact.memory_bytes)
         if not isinstance(fact, NodeGone):
             self.power.fold(fact, at_ms)
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from joulie_audit.archive.fact_source import FactSource
 from joulie_bus.errors import NotInTheLog
 from joulie_projections.energy.saved import LedgerState
-from joulie_projections.fold.manifest import merkle_root
+from joulie_projections.fold.manifest import hash_of_all
 from joulie_projections.history.history import History
 from joulie_projections.store.energy_table import EnergyTable
 
@@ -26,7 +26,7 @@ async def refolded(
         for manifest in history.manifests(1, last):
             before = state.position
             records = await facts.of(manifest)
-            if merkle_root([record.data for record in records]) != manifest.merkle_root:
+            if hash_of_all([record.data for record in records]) != manifest.facts_hash:
                 raise NotInTheLog(ALTERED.format(manifest.p_from, manifest.p_to))
             state.fold(records[: last - before], set_aside)
             table.save(before, state)

@@ -4,14 +4,25 @@ What joins one part to the next is left to the caller: it gets the manifests and
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from joulie_audit.archive.part_tables import FactPart, LogPart
+import numpy as np
+
+from joulie_audit.archive.part_tables import (
+    READING_MESSAGES,
+    FactPart,
+    LogPart,
+    PartMessages,
+    counted,
+)
 from joulie_audit.archive.parts import Archive, Part, require_same_columns
 from joulie_audit.archive.untrusted_files import reading
+from joulie_audit.columns.facts import fact_tables
+from joulie_audit.columns.log import log_tables
 from joulie_audit.verify.verify import manifest_flaw
 from joulie_audit.workers import uncollected, worker_pool
 from joulie_bus.errors import ArchiveBroken
@@ -19,16 +30,23 @@ from joulie_projections.chain.entry import chain_hash
 from joulie_projections.chain.head import Head
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.signed import KeyStatement
-from joulie_projections.fold.manifest import Manifest, merkle_root
+from joulie_projections.fold.joins import PlacedRange, joined_ranges
+from joulie_projections.fold.manifest import Manifest, Range, hash_of_all
+from joulie_projections.fold.quarantine_quota import all_positions
 
 PARTS_PER_PROCESS = 4  # fewer are checked before a process has started
 Placed = tuple[Path, Part]
 
 
 class CheckedFacts(NamedTuple):
-    """Batches that follow each other and hold what they should."""
+    """Batches that follow each other and hold what they should; not the batches themselves, which
+    take longer to hand over than to check."""
 
-    manifests: list[Manifest]
+    first: Manifest | None  # None with a flaw
+    head: bytes  # of the last batch
+    cut_head: bytes  # of the batch that ends at the cut of the log
+    ranges: Sequence[PlacedRange]  # of each stream one, if they join
+    folds: Mapping[str, int]  # positions by fold version
     lost: int  # messages that had aged out before they were archived
     flaw: tuple[str, str] | None = None  # where and what
 
@@ -45,10 +63,10 @@ class CheckedLog(NamedTuple):
 Checked = TypeVar("Checked", CheckedFacts, CheckedLog)
 
 
-def checked_facts(archive: Archive, jobs: int) -> Iterator[CheckedFacts]:
+def checked_facts(archive: Archive, jobs: int, cut: int = 0) -> Iterator[CheckedFacts]:
     """In the order of the parts; raises at the first flaw. With 0 jobs as many processes as are
-    worthwhile."""
-    return _in_processes(partial(_check_facts, archive.path), archive.facts, jobs)
+    worthwhile. `cut` is the last position before the cut of the log."""
+    return _in_processes(partial(_check_facts, archive.path, cut), archive.facts, jobs)
 
 
 def checked_log(archive: Archive, jobs: int) -> Iterator[CheckedLog]:
@@ -74,17 +92,38 @@ def _raised(checked: Checked) -> Checked:
     return checked
 
 
-def _check_facts(archive: Path, placed: Placed) -> CheckedFacts:
+def _check_facts(archive: Path, cut: int, placed: Placed) -> CheckedFacts:
     place, part = placed
     try:
         with uncollected(), reading(place):
-            found = Archive(archive).read_facts(place, part)
-            prev = found.manifests[0].prev if found.manifests else b""
-            require_facts_fit(str(place), found, (part.first - 1, part.last), prev)
-            require_same_columns(Archive(archive), place, part, found)
+            found = Archive(archive).read_messages(place, part)
+            manifests, lost = found.outline.manifests, found.outline.lost
+            span = part.first - 1, part.last
+            prev = manifests[0].prev if manifests else b""
+            bodies = found.messages.bodies
+            require_bodies_fit(str(place), manifests, lost, bodies, span, prev)
+            _require_same_facts(Archive(archive), place, part, found)
     except ArchiveBroken as error:
-        return CheckedFacts([], 0, (error.file, error.why))
-    return CheckedFacts(found.manifests, sum(place.last - place.first + 1 for place in found.lost))
+        return CheckedFacts(None, b"", b"", (), {}, 0, (error.file, error.why))
+    return _summary_of(manifests, lost, cut)
+
+
+def _summary_of(manifests: Sequence[Manifest], lost: Sequence[Range], cut: int) -> CheckedFacts:
+    folds = Counter[str]()
+    for each in manifests:
+        folds[each.fold_version] += each.p_to - each.p_from + 1
+    cut_head = next((each.head for each in manifests if each.p_to == cut), b"")
+    gone = sum(place.count for place in lost)
+    ranges = joined_ranges(manifests)
+    return CheckedFacts(manifests[0], manifests[-1].head, cut_head, ranges, folds, gone)
+
+
+def _require_same_facts(archive: Archive, place: Path, part: Part, found: PartMessages) -> None:
+    made = fact_tables(found.messages, all_positions(found.outline.aside))
+    require_same_columns(archive, place, part, made.typed)
+    if not np.array_equal(found.plain, found.messages.positions[made.plain]):
+        what = f"{READING_MESSAGES} are not those whose readings a ledger folds from the columns"
+        raise ArchiveBroken(str(place), what)
 
 
 def _check_log(archive: Path, placed: Placed) -> CheckedLog:
@@ -95,7 +134,7 @@ def _check_log(archive: Path, placed: Placed) -> CheckedLog:
             hashes = linked_hashes(str(place), found, found.entries[0].prev)
             if list(hashes) != list(range(part.first - 1, part.last + 1)):
                 raise ArchiveBroken(str(place), "its entries are not those that its name tells")
-            require_same_columns(Archive(archive), place, part, found)
+            require_same_columns(Archive(archive), place, part, log_tables(found.entries))
     except ArchiveBroken as error:
         return CheckedLog({}, [], [], (error.file, error.why))
     return CheckedLog(hashes, found.heads, found.keys)
@@ -137,22 +176,31 @@ def ring_with_keys(place: str, keys: Sequence[KeyStatement], ring: Ring) -> Ring
 
 
 def require_facts_fit(place: str, part: FactPart, span: tuple[int, int], prev: bytes) -> bytes:
-    """Raises unless the batches follow `prev` and lead from one position of `span` to the other.
+    """Raises unless the batches follow `prev` and lead from one position of `span` to the other."""
+    bodies = [record.data for record in part.records]
+    return require_bodies_fit(place, part.manifests, part.lost, bodies, span, prev)
 
-    Messages that had aged out before they were archived are left out of the comparison.
-    """
-    (position, end), count = span, 0
-    for manifest, records, lost in part.batches():
+
+def require_bodies_fit(
+    place: str,
+    manifests: Sequence[Manifest],
+    lost: Sequence[Range],
+    bodies: Sequence[bytes],
+    span: tuple[int, int],
+    prev: bytes,
+) -> bytes:
+    """Messages that had aged out before they were archived are left out of the comparison."""
+    (position, end), at = span, 0
+    for manifest, count, gone in counted(manifests, lost):
         if what := manifest_flaw(manifest, position + 1, prev):
             raise ArchiveBroken(place, what)
-        bodies = [record.data for record in records]
-        if not lost and merkle_root(bodies) != manifest.merkle_root:
+        if not gone and hash_of_all(bodies[at : at + count]) != manifest.facts_hash:
             raise ArchiveBroken(
                 place, f"facts at {manifest.p_from} to {manifest.p_to} differ from their manifest"
             )
-        position, prev, count = manifest.p_to, manifest.head, count + len(records)
-    if (position, count) != (end, len(part.records)):
+        position, prev, at = manifest.p_to, manifest.head, at + count
+    if (position, at) != (end, len(bodies)):
         raise ArchiveBroken(
-            place, f"its batches hold {count} facts to {position}, not {len(part.records)} to {end}"
+            place, f"its batches hold {at} facts to {position}, not {len(bodies)} to {end}"
         )
     return prev

@@ -21,7 +21,7 @@ from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.sequence_gaps import Gap
 from joulie_projections.fold.commit import Cut
 from joulie_projections.fold.joins import Joins
-from joulie_projections.fold.manifest import Manifest, rechained
+from joulie_projections.fold.manifest import Manifest, head_after
 from joulie_projections.history.history import History
 from joulie_projections.history.stored_schema import IntegrityCheck, schema_flaw
 
@@ -140,9 +140,9 @@ def manifest_flaw(manifest: Manifest, expected: int, prev: bytes) -> str:
     if manifest.p_from != expected:
         return f"positions {expected} to {manifest.p_from - 1} are missing"
     positions = manifest.p_to - manifest.p_from + 1
-    if sum(r.last - r.first + 1 for r in manifest.ranges) != positions:
+    if sum(place.count for place in manifest.ranges) != positions:
         return f"the ranges of the manifest at {expected} do not match its positions"
-    if manifest.prev != prev or manifest != rechained(manifest):
+    if manifest.prev != prev or manifest.head != head_after(manifest):
         return f"the manifest at {expected} does not match its chain hash"
     return ""
 

@@ -67,8 +67,10 @@ async def _replay(
 def as_json(done: ReplayReport) -> dict[str, Any]:
     return {
         "events": done.events,
+        "each_nth": done.step,
         "decisions": done.decisions,
         "plans": done.plans,
+        "resizes": done.resizes,
         "mismatches": done.mismatches,
         "seconds": round(done.seconds, 3),
         "told": [mismatch._asdict() for mismatch in done.reported],
@@ -89,8 +91,11 @@ def as_text(done: dict[str, Any]) -> str:
 
     lines = [
         f"{done['events']} events folded, {done['decisions']} decisions and {done['plans']} plans "
-        f"recomputed in {done['seconds']:.1f} s: {_count(done['mismatches'])}."
+        f"{_resizes(done['resizes'])}recomputed in {done['seconds']:.1f} s: "
+        f"{_count(done['mismatches'])}."
     ]
+    if done["each_nth"] > 1:
+        lines.append(f"This is a sample: one of each {done['each_nth']} decisions was recomputed.")
     lines.extend(f"  {_place(miss)}: {miss['kind']}: {miss['what']}" for miss in done["told"])
     if done["set_back"]:
         lines.append(
@@ -123,6 +128,10 @@ def _count(mismatches: int) -> str:
     return f"{mismatches or 'no'} mismatch{'' if mismatches == 1 else 'es'}"
 
 
+def _resizes(count: int) -> str:
+    return f"and {count} orders to change requests " if count else ""
+
+
 def _place(miss: dict[str, Any]) -> str:
-    of_facts = miss["kind"] in ("state-differs", "plan-differs")
+    of_facts = miss["kind"] in ("state-differs", "plan-differs", "resize-differs")
     return f"{'position' if of_facts else 'entry'} {miss['entry']}"

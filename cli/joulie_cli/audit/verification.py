@@ -2,9 +2,12 @@
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from joulie_audit.access import heads_places
 from joulie_audit.access.heads_places import keeper_of
@@ -30,6 +33,7 @@ from joulie_audit.access.witnessed import witnessed
 from joulie_audit.archive.parts import Archive
 from joulie_audit.chain.entries import EntryRange, Flaw
 from joulie_audit.chain.heads import unkept_flaw
+from joulie_audit.verify.days import Day, Sum, days_in, summed
 from joulie_audit.verify.stream_messages import compare_messages, unlogged_notes
 from joulie_audit.verify.unsigned import as_json as others_json
 from joulie_audit.verify.verify import Report, verify
@@ -37,6 +41,7 @@ from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import NotInTheLog, SettingsError, Unreachable
 from joulie_bus.log.protocol import Log
 from joulie_cli.display.output import show
+from joulie_cli.display.progress import progress
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.sequence_gaps import GapKind
 from joulie_projections.component.opening import require_readable
@@ -71,7 +76,11 @@ NOT_COMPARED = "  No anchored heads were compared: a log cut off at its end woul
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.report is not None:
         return _verify_report(args, wires)
-    if args.archive is not None and not wires.data.has_database:
+    if args.sum is not None:
+        return _sum(args)
+    if args.day and args.archive is None:
+        raise NotInTheLog("--day is of an archive. Nothing was checked. Give --archive DIR, too.")
+    if args.archive is not None and (args.day or not wires.data.has_database):
         return _verify_archive_alone(args, wires)
     require_readable(wires.data)  # before a witness or a broker is contacted
     # First: the head that they confirm is then verified.
@@ -101,17 +110,25 @@ def _verify_report(args: argparse.Namespace, wires: Wiring) -> int:
 
 def _verify_archive_alone(args: argparse.Namespace, wires: Wiring) -> int:
     """Without a database beside it, as on the machine of an auditor."""
-    archive = Archive.of(args.archive)  # first, because it is what is asked about
+    archive = Archive.of(args.archive, args.day or "")  # first, because it is what is asked about
     public = _public(args, wires)
     anchors = _given(args, wires, public)
     ring, forged = public.with_all(anchors.keys)
-    archived = verify_archive(archive, ring, None, anchors.heads, args.jobs)
+    with progress("verify", args.output != "table") as tell:
+        archived = verify_archive(archive, ring, None, anchors.heads, args.jobs, tell)
     if archived.flaw is None and (what := [*forged, *filter(None, [anchors.flaw])]):
         archived = archived._replace(flaw=what[0])
     show(args, {"archive": archive_json(archived)}, "\n".join(archive_lines(archived, ALONE)))
     if args.output == "table":
         print_notes(anchors, is_compared=anchors is not NOTHING)
     return 1 if archived.flaw is not None else 0
+
+
+def _sum(args: argparse.Namespace) -> int:
+    text = sys.stdin.read() if args.sum == "-" else Path(args.sum).read_text()
+    found = summed(list(days_in(text)))
+    show(args, {"sum": found._asdict()}, "\n".join(sum_lines(found)))
+    return 1 if found.flaw is not None else 0
 
 
 def _given(args: argparse.Namespace, wires: Wiring, public: Ring) -> Anchors:
@@ -154,8 +171,10 @@ async def _verify(
     archive = archive_of(args, wires)
     if archive is None:
         return report, None, anchors
-    with history_of(wires) as history:
-        archived = verify_archive(Archive.of(archive), public, history, anchors.heads, args.jobs)
+    with history_of(wires) as history, progress("verify", args.output != "table") as tell:
+        archived = verify_archive(
+            Archive.of(archive), public, history, anchors.heads, args.jobs, tell
+        )
     return report, archived, anchors
 
 
@@ -259,12 +278,39 @@ def as_text(report: Report, archived: ArchiveReport | None = None) -> str:
 
 
 def archive_json(archived: ArchiveReport) -> dict[str, Any]:
-    return {**archived._asdict(), "holes": [hole._asdict() for hole in archived.holes]}
+    found = {**archived._asdict(), "holes": [hole._asdict() for hole in archived.holes]}
+    day = found.pop("day")
+    return found if day is None else {**found, "day": msgspec.to_builtins(day)}
+
+
+def sum_lines(found: Sum) -> list[str]:
+    if found.flaw is not None:
+        return [f"The archive is CORRUPTED: {found.flaw}"]
+    (first, last), (entry, newest) = found.positions, found.entries
+    lines = [
+        f"{found.first_day} to {found.last_day}: positions {first} to {last} and entries {entry} "
+        f"to {newest} in {found.parts} parts: every file is intact, and each day continues the "
+        "day before."
+    ]
+    if found.signed_to < newest:
+        lines.append(f"  NOT signed in these days: entries {found.signed_to + 1} to {newest}.")
+    return lines
+
+
+def _day_lines(archived: ArchiveReport, day: Day) -> list[str]:
+    both = (("positions", day.facts), ("entries", day.log))
+    held = [f"{what} {each.first} to {each.last}" for what, each in both if each is not None]
+    return [
+        f"{day.day}: {' and '.join(held) or 'nothing'} in {archived.parts} parts: every file is "
+        "intact. `joulie verify --sum` joins the days."
+    ]
 
 
 def archive_lines(archived: ArchiveReport, what: str) -> list[str]:
     if archived.flaw is not None:
         return [f"The archive is CORRUPTED: {archived.flaw}"]
+    if archived.day is not None:
+        return _day_lines(archived, archived.day)
     lines = [
         f"The archive holds {archived.facts} facts and {archived.entries} entries in "
         f"{archived.parts} parts: {what}."

@@ -2,6 +2,7 @@
 
 joulie verify
 joulie verify --from-entry 4000 --heads none
+joulie verify --archive /srv/joulie-archive --day 2026-11-21
 joulie verify --report november.json
 """
 
@@ -30,6 +31,18 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", type=Path, metavar="FILE", help="compute this report of `joulie report` again"
     )
+    _witnesses(parser)
+    shared.jobs(parser)
+    shared.archive(parser)
+    shared.day(parser, "archive: only the parts of this day (UTC), without a database")
+    parser.add_argument(
+        "--sum",
+        metavar="FILE",
+        help="join the results of single days (JSON, one after the other; - for the input)",
+    )
+
+
+def _witnesses(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--witness",
         action="append",
@@ -50,8 +63,6 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="ask the witnesses of this policy (C2SP tlog-policy) for its quorum",
     )
-    shared.jobs(parser)
-    shared.archive(parser)
 
 
 def program() -> Program:

@@ -83,7 +83,7 @@ def _facts() -> None:
         sa.Column("p_from", sa.BigInteger, nullable=False),
         sa.Column("p_to", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("ranges", sa.LargeBinary, nullable=False),
-        sa.Column("merkle_root", sa.LargeBinary, nullable=False),
+        sa.Column("facts_hash", sa.LargeBinary, nullable=False),
         sa.Column("state_digest", sa.LargeBinary, nullable=False),
         sa.Column("prev", sa.LargeBinary, nullable=False),
         sa.Column("head", sa.LargeBinary, nullable=False),

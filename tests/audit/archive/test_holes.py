@@ -7,9 +7,11 @@ import pytest
 
 from audit_kit import NAMES, RecordedLog, restore_into, written_archive
 from bus_kit import ask, node_seen, power
+from joulie_audit.archive.archived_facts import ArchivedFacts
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import RestoreOptions
 from joulie_audit.archive.restore_plan import Hole, holes_of
+from joulie_audit.ledger.follow import LedgerFollower
 from joulie_audit.replay.archived import replay_alone
 from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
@@ -21,6 +23,8 @@ from joulie_cli.run import restore as restore_command
 from joulie_projections.history.history import History
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
+from joulie_projections.store.energy_table import EnergyTable
+from joulie_projections.store.retrying import DatabaseExecutor
 from joulie_projections.store.store import Store
 from projections_kit import tamper
 
@@ -184,3 +188,26 @@ async def test_an_archive_that_lacks_its_first_messages_and_has_no_snapshot_is_n
 
     with pytest.raises(NeverArchived, match="lacks messages of the positions 1 to 2"):
         restore_into(archive, tmp_path / "new.db")
+
+
+async def test_a_ledger_is_folded_behind_a_hole_and_knows_no_energy_in_it(
+    small_log: RecordedLog, archive: Path
+) -> None:
+    """Without the readings of the hole, those around it are more than a minute apart."""
+    executor, engine = DatabaseExecutor(), database.ledger(small_log.database)
+    table = EnergyTable(engine)
+    async with small_log.reading() as (history, streams):
+        facts = ArchivedFacts(Archive.of(archive), streams)
+        follower = LedgerFollower(table, executor)
+        while not await follower.catch_up(history, facts):
+            pass
+    executor.close()
+    state = table.load()
+    engine.dispose()
+
+    assert state is not None
+    assert state.position == small_log.builder.position
+    assert state.ledger.nodes.keys() >= {"n2", "n5"}
+    meters, n2 = state.ledger.meters, state.ledger.nodes["n2"].row
+    assert meters.columns["last_mw"][n2] == 210_000
+    assert meters.columns["unknown_ms"][n2] > 90_000

@@ -19,17 +19,18 @@ from msgspec.structs import replace
 from audit_kit import NoFacts, RecordedLog, restore_into, written_archive
 from bus_kit import NOON, ask, node_seen, power
 from joulie_audit.archive import archiver, columnar
-from joulie_audit.archive.archiver import HOUR_NS, ArchiveResult
+from joulie_audit.archive.archived_facts import ArchivedFacts
+from joulie_audit.archive.archiver import ArchiveResult
 from joulie_audit.archive.columnar import Format, Parquet, Segment, has_parquet
 from joulie_audit.archive.fact_source import FactSource, PlanFact, plan_facts
 from joulie_audit.archive.parts import (
     MANIFEST,
     Archive,
-    ArchivedFacts,
     Part,
     sealed,
 )
 from joulie_audit.archive.restore import Restored
+from joulie_audit.archive.unarchived import HOUR_NS
 from joulie_audit.archive.untrusted_files import reading
 from joulie_audit.columns.tables import Columns
 from joulie_audit.replay.replay import replay

@@ -1,23 +1,27 @@
 """Typed tables of any messages are written and found again; no message stops the archiver."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus_kit import ANY_FACTS, NOON, any_fact, power, records
 from joulie_audit.archive.columnar import Format, Parquet, Segment
-from joulie_audit.columns.facts import FactTables, fact_tables
-from joulie_audit.columns.tables import KINDS
+from joulie_audit.columns.arrays import listed
+from joulie_audit.columns.facts import fact_tables
+from joulie_audit.columns.messages import Messages, Placed
+from joulie_audit.columns.tables import KINDS, Columns, Kind
 from joulie_bus.events import TelemetrySampled, codec
 from joulie_bus.events.bounds import EVENT_ID, LARGEST
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 
 FORMATS: list[Format] = [Parquet(), Segment()]
+FEW = 30  # each writes and reads files, once and again for each column
 SUBJECT = "joulie.agent.c.n1"
 IDS = st.one_of(
     st.text(max_size=EVENT_ID),
@@ -25,8 +29,23 @@ IDS = st.one_of(
 )
 
 
-def made(messages: Sequence[Record], set_aside: Sequence[int] = ()) -> FactTables:
-    return fact_tables(list(enumerate(messages, 1)), set_aside)
+class Made(NamedTuple):
+    typed: Mapping[str, Columns]
+    plain: list[Placed]
+    others: list[Placed]
+
+
+def made(messages: Sequence[Record], set_aside: Sequence[int] = ()) -> Made:
+    placed = list(enumerate(messages, 1))
+    tables = fact_tables(Messages.of(placed), set_aside)
+    typed = {
+        name: {
+            column: listed(values, flags=KINDS[name][column] is Kind.FLAG)
+            for column, values in columns.items()
+        }
+        for name, columns in tables.typed.items()
+    }
+    return Made(typed, *tables.split(placed))
 
 
 def reading(event_id: str, fact: TelemetrySampled) -> Record:
@@ -41,7 +60,7 @@ def reading(event_id: str, fact: TelemetrySampled) -> Record:
     return Record(Stream.TEL, 1, NOON, codec.seal(envelope), SUBJECT)
 
 
-def require_kept(tables: FactTables, form: Format, file: Path) -> None:
+def require_kept(tables: Made, form: Format, file: Path) -> None:
     for name, columns in tables.typed.items():
         form.write(file, columns, KINDS[name])
         assert form.holds(file.read_bytes(), columns, KINDS[name])
@@ -57,6 +76,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.suffix)
+@settings(max_examples=FEW)
 @given(chosen=st.lists(st.integers(0, ANY_FACTS - 1), max_size=20))
 def test_tables_of_any_facts_are_found_as_they_were_written(
     form: Format, file: Path, chosen: list[int]
@@ -69,6 +89,7 @@ def test_tables_of_any_facts_are_found_as_they_were_written(
     assert len(tables.plain) + len(tables.others) == len(messages)
 
 
+@settings(max_examples=FEW)
 @given(event_id=IDS)
 def test_a_reading_with_any_id_is_written(file: Path, event_id: str) -> None:
     """A number of 300 digits fits no column."""
@@ -77,6 +98,7 @@ def test_a_reading_with_any_id_is_written(file: Path, event_id: str) -> None:
     require_kept(tables, Parquet(), file)
 
 
+@settings(max_examples=FEW)
 @given(body=st.binary(max_size=60), stream=st.sampled_from(Stream))
 def test_bytes_that_are_no_event_have_no_row(file: Path, body: bytes, stream: Stream) -> None:
     tables = made([Record(stream, 1, NOON, body, SUBJECT)])

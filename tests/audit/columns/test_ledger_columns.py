@@ -7,12 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus_kit import bound, card, node_seen, power, records
+from bus_kit import bound, card, hardware, node_seen, power, records
 from energy_histories import CARD_FACTS, STEPS_S, histories_of
 from joulie_audit.columns.facts import fact_tables
 from joulie_audit.columns.ledger_columns import arrays_of, ledger_columns
+from joulie_audit.columns.messages import Messages
 from joulie_audit.columns.tables import CARD_READINGS, READINGS
-from joulie_bus.events import NodeGone, PodFinished, TelemetrySampled
+from joulie_bus.events import (
+    InventoryRead,
+    NodeGone,
+    PodFinished,
+    PodsUsed,
+    PodUse,
+    TelemetrySampled,
+    packed_uid,
+)
 from joulie_bus.streams.records import Record
 from joulie_projections.energy.columns import LogColumns
 from joulie_projections.energy.intervals import Interval
@@ -25,11 +34,13 @@ START = [*(node_seen(name, gpus=2) for name in NODES), *(power(name, 100) for na
 def kept(part: Sequence[Record]) -> LogColumns:
     """As it is read from a part that begins at another position."""
     first = 1001
-    made = fact_tables(list(enumerate(part, first)), ())
+    placed = list(enumerate(part, first))
+    made = fact_tables(Messages.of(placed), ())
+    _, others = made.split(placed)
     readings, cards = (
         arrays_of(made.typed[table.name], table.kinds) for table in (READINGS, CARD_READINGS)
     )
-    return ledger_columns(readings, cards, made.others, first, len(part))
+    return ledger_columns(readings, cards, others, first, len(part))
 
 
 def folded(
@@ -44,6 +55,15 @@ def folded(
         else:
             state.fold(part, ())
     return state.take_closed(), state.packed(), used
+
+
+def used_by(uid: str, node: str, milli: int) -> PodsUsed:
+    pods = (PodUse(packed_uid(uid), 60, milli, milli),)
+    return PodsUsed(node=node, source="cgroup-v2", pods=pods)
+
+
+def an_inventory(node: str) -> InventoryRead:
+    return InventoryRead(node=node, hardware=hardware(node))
 
 
 def hours(*later: object, every: int = 40) -> list[Record]:
@@ -82,6 +102,29 @@ def test_readings_of_cards_are_folded_in_columns_too() -> None:
     assert used == 2
     measured = [row.card for each in closed for row in each.cards if row.modelled_uj < row.pods_uj]
     assert "x" in measured
+
+
+def test_a_part_with_what_agents_report_beside_readings_is_folded_in_columns_too() -> None:
+    """Its numbers are among those of the readings."""
+    used = [used_by("a", "n1", milli) for milli in (500, 900, 100)]
+    others = (bound("a", "n1"), *used, an_inventory("n2"), bound("b", "n3"), an_inventory("n2"))
+    history = hours(*others)
+
+    closed, state, parts = folded(history, [100, 700], in_columns=True)
+
+    assert (closed, state) == folded(history, [100, 700], in_columns=False)[:2]
+    assert parts == 2
+
+
+def test_an_inventory_after_a_missing_number_leaves_the_part_to_its_messages() -> None:
+    """An older one may still come."""
+    history = hours(an_inventory("n2"), an_inventory("n2"), bound("b", "n3"), an_inventory("n2"))
+    without = [*history[:60], *history[61:]]
+
+    closed, state, parts = folded(without, [100, 700], in_columns=True)
+
+    assert (closed, state) == folded(without, [100, 700], in_columns=False)[:2]
+    assert parts < 2
 
 
 @pytest.mark.parametrize(

@@ -34,3 +34,22 @@ def test_a_node_is_off_from_when_it_is_not_ready_to_the_order_to_wake_up(
         lives.fold(fact, at_ms)
 
     assert lives.power.off.get("n1", []) == off
+
+
+@pytest.mark.parametrize(
+    ("facts", "booted"),
+    [
+        pytest.param([SLEEP, NOT_READY, WAKE, NOT_READY, READY], [2], id="from order to ready"),
+        pytest.param([SLEEP, NOT_READY, WAKE, NOT_READY], [], id="not yet"),
+        pytest.param([SLEEP, WAKE, READY], [], id="it was not off"),
+        pytest.param([SLEEP, NOT_READY, READY], [], id="switched on by hand"),
+    ],
+)
+def test_a_node_boots_from_the_order_until_it_is_ready(
+    facts: list[Fact], booted: list[int]
+) -> None:
+    lives = Lives()
+    for at_ms, fact in enumerate(facts):
+        lives.fold(fact, at_ms)
+
+    assert lives.power.booted_ms == booted

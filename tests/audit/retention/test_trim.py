@@ -10,9 +10,10 @@ from sqlalchemy import Engine
 import joulie_migrations
 from audit_kit import RecordedLog, restore_into, small_log_in, written_archive
 from bus_kit import CLUSTER, ask, power
+from joulie_audit.archive.archived_facts import ArchivedFacts
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import StreamFacts, plan_facts
-from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.archive.parts import Archive
 from joulie_audit.chain.entries import Flaw
 from joulie_audit.questions.explain import explain_pod
 from joulie_audit.replay.replay import ReplayReport, Scope, replay

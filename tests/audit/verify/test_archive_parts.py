@@ -70,7 +70,7 @@ def forge(place: Path) -> None:
 async def test_a_part_ends_where_its_readings_have_many_cards(
     small_log: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("joulie_audit.archive.archiver.PART_READ_ROWS", 8)
+    monkeypatch.setattr("joulie_audit.archive.unarchived.PART_READ_ROWS", 8)
     first = small_log.builder.position
     for number in range(6):
         cards = {f"g{card}": 1000 + number for card in range(4)}

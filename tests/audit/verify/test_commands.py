@@ -368,7 +368,15 @@ READERS = {
     "dead": ["dead", "list"],
     "gpus": ["gpus"],
 }
-FOLDERS_OF_FACTS = {"rebuild", "ledger", "report", "caps"}  # they have tests of their own
+FOLDERS_OF_FACTS = {
+    "rebuild",
+    "ledger",
+    "report",
+    "caps",
+    "mcp",
+    "sql",
+    "try",
+}  # they have tests of their own
 
 
 @pytest.mark.parametrize("words", READERS.values(), ids=READERS)
