@@ -10,9 +10,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from joulie_audit.archive.archived_facts import ArchivedFacts
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource, RetainedFacts, StreamFacts
-from joulie_audit.archive.parts import Archive, ArchivedFacts, is_archive
+from joulie_audit.archive.parts import Archive, is_archive
 from joulie_audit.chain.entries import WorkerOptions
 from joulie_audit.replay.replay import WorkerSource
 from joulie_bus.broker.embedded import Embedded

@@ -6,7 +6,7 @@ entries go in, a report comes out, and no function takes a log to write to.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -16,7 +16,8 @@ from joulie_audit.recompute.added_watts import added_watts
 from joulie_audit.recompute.answers import RecordedAnswer
 from joulie_audit.recompute.fold import FoldedState
 from joulie_audit.recompute.score_changes import Comparison, ScoreChange, compare_changes
-from joulie_audit.replay.recorded import PositionQueue, answers_of
+from joulie_audit.replay.fold_start import start_before
+from joulie_audit.replay.recorded import PositionQueue, answers_of, first_view
 from joulie_bus.events import PlanMade, PrioritizeDecided, Terms
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import again
@@ -45,23 +46,82 @@ class Overrides(NamedTuple):
     rules: Callable[[Rules], Rules] | None = None
 
 
+class Period(NamedTuple):
+    first: int = 1
+    last: int = NEWEST
+    sample: int = 0  # about so many scored pods, evenly spread; 0: all
+
+
+WHOLE_LOG = Period()
+Progress = Callable[[int], None]  # called with the last folded position
+
+
 async def what_if(
-    history: History, facts: FactSource, overrides: Overrides, first: int = 1, last: int = NEWEST
+    history: History,
+    facts: FactSource,
+    overrides: Overrides,
+    period: Period = WHOLE_LOG,
+    progress: Progress | None = None,
 ) -> Comparison:
-    folded, branch = FoldedState(set_aside=history.set_aside()), _Counterfactual(overrides)
-    logged = PositionQueue(answers_of(history, first, last))
-    shifts, left_out = list[ScoreChange](), Counter[str]()
-    for manifest in history.manifests(1, last):
+    folded = _start(history, overrides, period)
+    logged = PositionQueue(answers_of(history, period.first, period.last))
+    shifts = _Shifts(_Counterfactual(overrides), folded, _step(history, period))
+    if folded.position:
+        shifts.add(logged.up_to(folded.position))
+    for manifest in history.manifests(folded.position + 1, period.last):
         folded.skip(await facts.of(manifest))
-        branch.follow(folded.cluster_state)
-        for _, answer in logged.up_to(manifest.p_to):
+        shifts.add(logged.up_to(manifest.p_to))
+        if progress is not None:
+            progress(manifest.p_to)
+    return shifts.compared()
+
+
+class _Shifts:
+    """What changes in the answers, of which every `step`th that has scores is computed."""
+
+    def __init__(self, branch: "_Counterfactual", folded: FoldedState, step: int) -> None:
+        self._branch = branch
+        self._folded = folded
+        self._step = step
+        self._scored = 0
+        self._found: list[ScoreChange] = []
+        self._left_out = Counter[str]()
+
+    def add(self, answers: Iterable[tuple[int, RecordedAnswer]]) -> None:
+        self._branch.follow(self._folded.cluster_state)
+        for _, answer in answers:
             if (why := _not_computed(answer)) is not None:
-                left_out[why] += bool(why)
-            elif (shift := branch.shift(answer, folded)) is None:
-                left_out[NOT_REPRODUCED] += 1
-            else:
-                shifts.append(shift)
-    return compare_changes(shifts, {why: count for why, count in left_out.items() if count})
+                self._left_out[why] += bool(why)
+                continue
+            self._scored += 1
+            if (self._scored - 1) % self._step == 0:
+                self._compute(answer)
+
+    def _compute(self, answer: RecordedAnswer) -> None:
+        if (shift := self._branch.shift(answer, self._folded)) is None:
+            self._left_out[NOT_REPRODUCED] += 1
+        else:
+            self._found.append(shift)
+
+    def compared(self) -> Comparison:
+        left_out = {why: count for why, count in self._left_out.items() if count}
+        return compare_changes(self._found, left_out, self._step)
+
+
+def _start(history: History, overrides: Overrides, period: Period) -> FoldedState:
+    """At the newest snapshot before the period; other rules plan from the first fact on, because
+    each plan depends on those before it."""
+    if overrides.rules is not None:
+        return FoldedState(set_aside=history.set_aside())
+    return start_before(history, period.first - 1)
+
+
+def _step(history: History, period: Period) -> int:
+    """Of a pod the log mostly has two answers: those of a filter, and its scores."""
+    if not period.sample:
+        return 1
+    count = history.count_answers(first_view(period.first), period.last)
+    return max(1, count // 2 // period.sample)
 
 
 def _not_computed(answer: RecordedAnswer) -> str | None:

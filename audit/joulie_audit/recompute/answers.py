@@ -10,11 +10,12 @@ from joulie_bus.events import (
     PlanEvent,
     PlanMade,
     PrioritizeDecided,
+    ResizeOrdered,
     Terms,
 )
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import again
-from joulie_operator.planning import reconcile
+from joulie_operator.planning import reconcile, request_sizes
 from joulie_operator.planning.reconcile import LoadedPolicy
 from joulie_projections.state.state import ClusterState
 from joulie_projections.twin.columns import TwinColumns
@@ -25,6 +26,7 @@ ANSWER = "answer-differs"
 SCORE = "score-differs"
 ORDER = "order-differs"
 PLAN = "plan-differs"
+RESIZE = "resize-differs"
 
 
 class Mismatch(NamedTuple):
@@ -50,6 +52,13 @@ class RecordedPlan(NamedTuple):
     position: int
     made: PlanMade
     changes: list[PlanEvent]
+
+
+class RecordedResize(NamedTuple):
+    """An order to change the requests of a pod; it records all that it rests on."""
+
+    position: int
+    order: ResizeOrdered
 
 
 def check_answer(answer: RecordedAnswer, twin_columns: TwinColumns) -> Mismatch | None:
@@ -134,6 +143,15 @@ def check_plan(
         count = f"{len(planned.changes)} changes then, {len(now.events)} now"
         return Mismatch(planned.position, PLAN, f"{planned.made.plan}: {count}")
     return None  # fewer: another operator published between two parts
+
+
+def check_resize(recorded: RecordedResize) -> Mismatch | None:
+    order = recorded.order
+    if (now := request_sizes.recomputed(order)) == order.after:
+        return None
+    then, again = request_sizes.total_in_words(order.after), request_sizes.total_in_words(now)
+    what = f"{order.pod}: {order.change} to {then} then, to {again} now"
+    return Mismatch(recorded.position, RESIZE, what)
 
 
 def _without_part(made: PlanMade) -> PlanMade:

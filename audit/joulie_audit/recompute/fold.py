@@ -2,17 +2,22 @@
 
 Compares the result with the manifests: Merkle roots batch by batch, state digests over a stride of
 batches, because most rows change in every batch. If the digest of a stride differs, the stride is
-folded once more, batch by batch, to name the first batch that differs. All batches of a stride are
-of one fold version.
+folded once more, batch by batch and message by message, to name the first batch that differs. All
+batches of a stride are of one fold version.
+
+Of a batch in columns, readings wait until they are needed (`deferred`).
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from joulie_audit.recompute.column_part import ColumnBatch
+from joulie_audit.recompute.deferred import DeferredReadings
+from joulie_bus.errors import ArchiveBroken
 from joulie_bus.streams.records import Record
 from joulie_projections.fold.comparison import DigestComparison
 from joulie_projections.fold.joins import Joins
-from joulie_projections.fold.manifest import Manifest, merkle_root
+from joulie_projections.fold.manifest import Manifest, hash_of_all
 from joulie_projections.fold.sequence import FoldCursor, fold
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.rows import (
@@ -28,8 +33,12 @@ from joulie_projections.state.rows import (
 from joulie_projections.state.state import ClusterState, NodeState, State
 from joulie_projections.state.state_changes import Change, Draft
 from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.facility import halls_of
 
 STRIDE = 10_000  # events between two comparisons of state digests
+# The same of batches in columns, which keep no records: each comparison hashes every node.
+COLUMN_STRIDE = 200_000
+Facts = Sequence[Record] | ColumnBatch  # of a batch
 
 
 class StateFlaw(NamedTuple):
@@ -51,7 +60,7 @@ class FoldedState:
         self,
         cluster_state: ClusterState | None = None,
         cursor: FoldCursor | None = None,
-        set_aside: Container[int] = (),
+        set_aside: Collection[int] = (),
     ) -> None:
         """Positions in `set_aside` are left out, even if this code could read them."""
         self._set_aside = set_aside
@@ -63,12 +72,13 @@ class FoldedState:
         self._begin(cluster_state or ClusterState(), begun.position, begun.digests)
 
     def _begin(self, cluster_state: ClusterState, position: int, digests: Digests) -> None:
-        self.cluster_state = cluster_state
+        self._state = cluster_state
+        self._deferred = DeferredReadings(cluster_state, self._set_aside, self._keep_before)
         self.position = position
         self.digests = digests  # at the last comparison
         self._digests_are_stale = False  # batches were folded since without updating the digests
         self._values_before: dict[tuple[str, str], State | None] = {}
-        self._stride: list[tuple[Manifest, Sequence[Record]]] = []
+        self._stride: list[tuple[Manifest, Facts]] = []
         self._twin_columns = TwinColumns.empty()
         self._changed_nodes: dict[str, NodeState | None] = dict(cluster_state.nodes)
         self._changed_cards: dict[str, CardState | None] = dict(cluster_state.gpus)
@@ -81,14 +91,19 @@ class FoldedState:
         self._begin(recorded.cluster_state, recorded.position, recorded.digests)
         self.comparison.resume()
 
-    def skip(self, records: Sequence[Record]) -> None:
-        """Folds records without comparing them."""
-        self._fold(records).commit()
+    @property
+    def cluster_state(self) -> ClusterState:
+        self._deferred.settle()
+        return self._state
+
+    def skip(self, facts: Facts) -> None:
+        """Folds them without comparing them."""
+        self._fold(facts)
         self._digests_are_stale = True
 
-    def pass_over(self, records: Sequence[Record], manifest: Manifest) -> None:
+    def pass_over(self, facts: Facts, manifest: Manifest) -> None:
         """Folds one whole batch without comparing it."""
-        self.skip(records)
+        self.skip(facts)
         self._joins.flaw(manifest)
         self.comparison.pass_over(manifest)
 
@@ -103,31 +118,32 @@ class FoldedState:
             flaws.append(StateFlaw(manifest.p_from, what))
         return flaws
 
-    def advance(self, records: Sequence[Record], manifest: Manifest) -> list[StateFlaw]:
+    def advance(self, facts: Facts, manifest: Manifest) -> list[StateFlaw]:
         """Folds one whole batch. A returned flaw may belong to an earlier batch of the stride."""
         flaws: list[StateFlaw] = []
         if what := self._joins.flaw(manifest):
             flaws.append(StateFlaw(manifest.p_from, what))
         if self._stride and self._stride[-1][0].fold_version != manifest.fold_version:
             flaws += self.settle()
-        if self._digests_are_stale:
-            self.digests, self._digests_are_stale = digests_of(rows_of(self.cluster_state)), False
-        draft = self._fold(records)
-        for change in draft.changed():
-            self._values_before.setdefault((change.table, change.key), change.before)
-        draft.commit()
-        self._stride.append((manifest, records))
-        if merkle_root([record.data for record in records]) != manifest.merkle_root:
+        self._renew_digests()
+        self._fold(facts)
+        self._stride.append((manifest, facts))
+        if hash_of_all(_bodies_of(facts)) != manifest.facts_hash:
             span = f"{manifest.p_from} to {manifest.p_to}"
             flaws.append(StateFlaw(manifest.p_to, f"facts at {span} differ"))
-        is_long = self.position - self._stride[0][0].p_from >= STRIDE
+        stride = COLUMN_STRIDE if isinstance(facts, ColumnBatch) else STRIDE
+        is_long = self.position - self._stride[0][0].p_from >= stride
         if is_long or self.comparison.decides(manifest):
             flaws += self.settle()
         return flaws
 
-    def settle(self) -> list[StateFlaw]:
+    def _renew_digests(self) -> None:
         if self._digests_are_stale:
             self.digests, self._digests_are_stale = digests_of(rows_of(self.cluster_state)), False
+            self._values_before.clear()
+
+    def settle(self) -> list[StateFlaw]:
+        self._renew_digests()
         if not self._stride:
             return []
         tables = tables_of(self.cluster_state)
@@ -135,7 +151,7 @@ class FoldedState:
             Change(table, key, before, tables[table].get(key))
             for (table, key), before in self._values_before.items()
         ]
-        _, after = changed_rows(changes, self.digests)
+        _, after = changed_rows(changes, self.digests, self._state.fingerprints)
         first, last = self._stride[0][0], self._stride[-1][0]
         positions = last.p_to - first.p_from + 1
         is_right = self.comparison.accepts(last, state_digest(after), positions)
@@ -146,40 +162,78 @@ class FoldedState:
         return flaws
 
     def twin_columns(self) -> TwinColumns:
-        self._twin_columns = self._twin_columns.following(
-            self.cluster_state, self._changed_nodes, self._changed_cards
+        nodes = self._deferred.nodes
+        nodes.catch_up()
+        self._take_changed_nodes()
+        if halls_of(self._state.facilities).names != self._twin_columns.halls.names:
+            nodes.settle()  # each node may be in another hall, which its state tells
+        followed = self._twin_columns.following(
+            self._state, self._changed_nodes, self._changed_cards
         )
+        self._twin_columns = nodes.seen_in(followed)
         self._changed_nodes, self._changed_cards = {}, {}
         return self._twin_columns
 
-    def _fold(self, records: Sequence[Record]) -> Draft:
-        draft = Draft(self.cluster_state)
+    def _fold(self, facts: Facts) -> None:
+        if not isinstance(facts, ColumnBatch):
+            self._fold_messages(facts)
+            return
+        part, begin, end = facts
+        self._deferred.enter(part, begin)
+        for first, behind in self._deferred.messages(begin, end):
+            self.position = part.first + first - 1
+            self._fold_messages(part.records(first, behind))
+        self.position = part.first + end - 1
+
+    def _fold_messages(self, records: Sequence[Record]) -> None:
+        draft = Draft(self._deferred)
         fold(draft, records, self.position, self._set_aside)
+        for change in draft.changed():
+            self._keep_before(change.table, change.key, change.before)
+        self._take_changed_nodes()
         self._changed_nodes.update(draft.nodes.changes)
         self._changed_cards.update(draft.gpus.changes)
+        draft.commit()
         self.position += len(records)
-        return draft
+
+    def _keep_before(self, table: str, key: str, before: State | None) -> None:
+        self._values_before.setdefault((table, key), before)
+
+    def _take_changed_nodes(self) -> None:
+        """Those that readings have changed until now, before others change them again."""
+        self._changed_nodes.update(self._deferred.nodes.changed)
+        self._deferred.nodes.changed.clear()
 
     def _pinpoint(self) -> StateFlaw:
         """The first batch of the stride that gives another state than its manifest."""
         cluster_state, digests = ClusterState(), self.digests
         for table, held in tables_of(cluster_state).items():
-            held.update(tables_of(self.cluster_state)[table])
+            held.update(tables_of(self._state)[table])
         for (table, key), before in self._values_before.items():
             if before is None:
                 tables_of(cluster_state)[table].pop(key, None)
             else:
                 tables_of(cluster_state)[table][key] = before
-        for manifest, records in self._stride:
+        for manifest, facts in self._stride:
+            records = facts.records() if isinstance(facts, ColumnBatch) else facts
             draft = Draft(cluster_state)
             fold(draft, records, manifest.p_from - 1, self._set_aside)
             _, digests = changed_rows(draft.changed(), digests)
             draft.commit()
             if state_digest(digests) != manifest.state_digest:
                 return StateFlaw(manifest.p_to, f"state at {manifest.p_to} differs")
+        for _, facts in self._stride:
+            if isinstance(facts, ColumnBatch):
+                raise ArchiveBroken(facts.part.place, "its readings are not those of its messages")
         raise AssertionError(
             "folding the stride twice gave different states: the fold is not deterministic"
         )
+
+
+def _bodies_of(facts: Facts) -> Sequence[bytes]:
+    if isinstance(facts, ColumnBatch):
+        return facts.bodies
+    return [record.data for record in facts]
 
 
 def rows_of(cluster_state: ClusterState) -> list[Row]:

@@ -58,10 +58,11 @@ class Comparison(NamedTuple):
     changes: list[ScoreChange]
     score_deltas: list[float]  # changes of the best score where it has one scale, in log order
     left_out: Mapping[str, int]  # decisions that were not computed, by the reason
+    step: int = 1  # of a sample: every such scored pod is in it
 
 
 def compare_changes(
-    changes: Sequence[ScoreChange], left_out: Mapping[str, int] = NOTHING
+    changes: Sequence[ScoreChange], left_out: Mapping[str, int] = NOTHING, step: int = 1
 ) -> Comparison:
     by_class: dict[str, list[ScoreChange]] = defaultdict(list)
     by_namespace: dict[str, list[ScoreChange]] = defaultdict(list)
@@ -75,6 +76,7 @@ def compare_changes(
         changes=[change for change in changes if change.moved],
         score_deltas=_shifts(changes),
         left_out=left_out,
+        step=step,
     )
 
 

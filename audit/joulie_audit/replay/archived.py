@@ -5,9 +5,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from joulie_audit.archive.archived_facts import ArchivedFacts
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource
-from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import restore_at
 from joulie_audit.replay.replay import (
     WHOLE_LOG,

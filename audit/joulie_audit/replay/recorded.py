@@ -1,17 +1,19 @@
 """Reads from a log what can be recomputed: decisions, settings, plans."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from joulie_audit.archive.fact_source import FactSource, plan_facts
-from joulie_audit.recompute.answers import RecordedAnswer, RecordedPlan
+from joulie_audit.recompute.answers import RecordedAnswer, RecordedPlan, RecordedResize
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     AnyEvent,
     FilterDecided,
     PlanMade,
+    PodResize,
     PreemptDecided,
     PrioritizeDecided,
+    ResizeOrdered,
     SettingsDeclared,
     codec,
 )
@@ -38,7 +40,8 @@ class PositionQueue(Generic[T]):
 
 
 class Sampling(NamedTuple):
-    """Takes each `step`th decision, of which `skipped` have been counted already."""
+    """Takes two of each `2 * step` decisions, of which `skipped` have been counted already: a pod
+    mostly has two in a row, and one of two would be filters alone."""
 
     step: int = 1
     skipped: int = 0
@@ -58,7 +61,7 @@ def answers_of(
     settings = _settings(history)
     answers = history.answers_by_view(first_view(first), last)
     for number, entry in enumerate(answers, sampling.skipped):
-        if number % sampling.step == 0:
+        if number // 2 % sampling.step == 0:
             read = _read(entry.message)
             event = read and read[1]
             if read and isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
@@ -96,16 +99,26 @@ def _read(message: bytes) -> tuple[Envelope, AnyEvent] | None:
         return None  # `verify` reports it; there is nothing to recompute
 
 
+class PlanLog(NamedTuple):
+    """What the stream of plans holds that is computed again."""
+
+    plans: Sequence[RecordedPlan]  # whole ones, in the order of their view positions
+    resizes: Sequence[RecordedResize]  # by their positions
+
+
 async def plans_of(
     history: History, facts: FactSource, first: int = 1, last: int = NEWEST
-) -> list[RecordedPlan]:
-    """Whole plans, in the order of their view positions."""
+) -> PlanLog:
     plans: dict[str, RecordedPlan] = {}
+    resizes: list[RecordedResize] = []
     async for found in plan_facts(history, facts, first, last):
         event = found.event
         if isinstance(event, PlanMade):
             plans.setdefault(event.plan, RecordedPlan(found.position, event, []))
+        elif isinstance(event, PodResize):
+            if isinstance(event, ResizeOrdered):
+                resizes.append(RecordedResize(found.position, event))
         elif event.plan in plans:
             plans[event.plan].changes.append(event)
     inside = (each for each in plans.values() if each.made.view >= first_view(first))
-    return sorted(inside, key=lambda each: each.made.view)
+    return PlanLog(sorted(inside, key=lambda each: each.made.view), resizes)

@@ -57,6 +57,8 @@ class ReplayReport(NamedTuple):
     in_holes: int = 0  # decisions and plans on their state, which were not recomputed
     foreign: int = 0  # decisions that no replica signed, which differ
     foreign_ones: Sequence[Mismatch] = ()
+    resizes: int = 0  # orders to change the requests of pods
+    step: int = 1  # of a sample: every such decision was recomputed
 
 
 class OtherVersions(NamedTuple):
@@ -127,14 +129,16 @@ async def replay(
         in_holes=sum(each.in_holes for each in done),
         foreign=sum(each.foreign for each in done),
         foreign_ones=[miss for each in done for miss in each.foreign_ones][:MAX_REPORTED],
+        resizes=sum(each.resizes for each in done),
+        step=spans[0].sampling.step,
     )
 
 
 async def _spans(history: History, facts: FactSource, scope: Scope, jobs: int) -> list[Span]:
     """Divides the scope; each span but the first starts at a snapshot."""
-    plans = PositionQueue(
-        (each.made.view, each) for each in await plans_of(history, facts, scope.first, scope.last)
-    )
+    found = await plans_of(history, facts, scope.first, scope.last)
+    plans = PositionQueue((each.made.view, each) for each in found.plans)
+    resizes = PositionQueue((each.position, each) for each in found.resizes)
     views = first_view(scope.first), scope.last
     count = history.count_answers(*views) if scope.sample else 0
     step = max(1, count // scope.sample) if scope.sample else 1
@@ -143,7 +147,8 @@ async def _spans(history: History, facts: FactSource, scope: Scope, jobs: int) -
     for begin, last in zip([scope.first - 1, *cuts], [*cuts, scope.last], strict=True):
         before = history.count_answers(views[0], begin) if spans and scope.sample else 0
         inside = [planned for _, planned in plans.up_to(last)]
-        spans.append(Span(begin + 1, last, inside, Sampling(step, before)))
+        ordered = [resize for _, resize in resizes.up_to(last)]
+        spans.append(Span(begin + 1, last, inside, Sampling(step, before), ordered))
     return spans
 
 

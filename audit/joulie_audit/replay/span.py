@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from joulie_audit.archive.archived_facts import ArchivedFacts
 from joulie_audit.archive.fact_source import FactSource
 from joulie_audit.recompute.answers import (
     MISSING,
@@ -12,8 +13,10 @@ from joulie_audit.recompute.answers import (
     Mismatch,
     RecordedAnswer,
     RecordedPlan,
+    RecordedResize,
     check_answer,
     check_plan,
+    check_resize,
 )
 from joulie_audit.recompute.fold import FoldedState, Hole, StateFlaw
 from joulie_audit.replay.fold_start import start_before
@@ -31,12 +34,13 @@ Progress = Callable[[int], None]  # called with the last folded position
 
 
 class Span(NamedTuple):
-    """Positions to compare, and the plans made from them. Picklable."""
+    """Positions to compare, the plans made from them, and orders to resize. Picklable."""
 
     first: int
     last: int
     plans: list[RecordedPlan]  # in the order of their view positions
     sampling: Sampling
+    resizes: Sequence[RecordedResize] = ()
 
 
 class SpanReport(NamedTuple):
@@ -54,6 +58,7 @@ class SpanReport(NamedTuple):
     in_holes: int = 0  # decisions and plans on state that is not known, which were not recomputed
     foreign: int = 0  # decisions that no replica signed, which differ
     foreign_ones: Sequence[Mismatch] = ()
+    resizes: int = 0
 
 
 async def replay_span(
@@ -66,6 +71,7 @@ async def replay_span(
     answers = PositionQueue(answers_of(history, span.first, span.last, span.sampling))
     policies = installed(planned.made.policy for planned in span.plans)
     checks = _SpanChecks(policies, SetBacks.of(history), SignedDecisions(history))
+    checks.resizes_of(span.resizes)
     checks.answers(answers.up_to(began), folded)
     checks.plans_at(plans.up_to(began), folded)
     async for manifest, flaws in _folded(history, facts, span, folded):
@@ -110,14 +116,15 @@ async def _advance(
     """None if it was not compared."""
     if not folded.is_known:
         return folded.miss(manifest)
+    found = facts.in_columns(manifest) if isinstance(facts, ArchivedFacts) else None
     try:
-        records = await facts.of(manifest)
+        batch = await facts.of(manifest) if found is None else found
     except NeverArchived:
         return folded.miss(manifest)
     if manifest.p_to < first:
-        folded.pass_over(records, manifest)
+        folded.pass_over(batch, manifest)
         return None
-    return folded.advance(records, manifest)
+    return folded.advance(batch, manifest)
 
 
 def _resume(folded: FoldedState, history: History) -> None:
@@ -148,7 +155,7 @@ class _SpanChecks:
         self._policies = policies
         self._set_backs = set_backs
         self._signed = signed
-        self.decisions = self.plans = self.mismatches = 0
+        self.decisions = self.plans = self.resizes = self.mismatches = 0
         self.set_back = self.other_folds = self.in_holes = self.foreign = 0
         self.reported: list[Mismatch] = []
         self.lost: list[Mismatch] = []
@@ -160,7 +167,8 @@ class _SpanChecks:
         apart = self.set_back, self.lost, folded.comparison.uncompared
         others = self.other_folds, self.on_other_folds
         foreign = self.foreign, self.foreign_ones
-        return SpanReport(events, *counted, *apart, *others, folded.holes, self.in_holes, *foreign)
+        holes = folded.holes, self.in_holes
+        return SpanReport(events, *counted, *apart, *others, *holes, *foreign, self.resizes)
 
     def state(self, flaws: Sequence[StateFlaw]) -> None:
         for flaw in flaws:
@@ -193,6 +201,12 @@ class _SpanChecks:
             is_lost = self._set_backs.took_back_plan(made.view, made.now)
             is_recorded = folded.comparison.is_recorded
             self._count_made(mismatch, is_lost=is_lost, is_recorded=is_recorded)
+
+    def resizes_of(self, recorded: Iterable[RecordedResize]) -> None:
+        """They rest on no state."""
+        for each in recorded:
+            self.resizes += 1
+            self._count(check_resize(each))
 
     def rows(self, history: History, folded: FoldedState) -> None:
         """Compares the database rows, from which readers start, with the folded state."""

@@ -1,6 +1,7 @@
 """Whether the manifests of a log read each message of a stream exactly once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.fold.commit import Inputs
@@ -11,6 +12,32 @@ Earlier = Callable[[Stream], int]
 
 def _nothing(_: Stream) -> int:
     return 0
+
+
+class PlacedRange(NamedTuple):
+    """A range, and the position of its first message."""
+
+    position: int
+    range: Range
+
+
+def joined_ranges(manifests: Iterable[Manifest]) -> list[PlacedRange]:
+    """The ranges of consecutive manifests; those that join within a stream are one."""
+    found: list[PlacedRange] = []
+    newest: dict[Stream, int] = {}  # of each stream, its place in `found`
+    for manifest in manifests:
+        at = manifest.p_from
+        for each in manifest.ranges:
+            place = newest.get(each.stream, -1)
+            if place >= 0 and found[place].range.last + 1 == each.first:
+                before = found[place]
+                whole = Range(each.stream, before.range.first, each.last)
+                found[place] = PlacedRange(before.position, whole)
+            else:
+                newest[each.stream] = len(found)
+                found.append(PlacedRange(at, each))
+            at += each.count
+    return found
 
 
 class Joins:
@@ -37,12 +64,18 @@ class Joins:
         """The first range that does not join; empty if all do."""
         found, at = "", manifest.p_from
         for each in manifest.ranges:
-            if each.stream not in self.read:
-                self.read[each.stream] = self._earlier(each.stream)
-            found = found or _flaw(each, self.read[each.stream] + 1, at)
-            self.read[each.stream] = each.last
-            at += each.last - each.first + 1
+            what = self.add(PlacedRange(at, each))
+            found = found or what
+            at += each.count
         return found
+
+    def add(self, found: PlacedRange) -> str:
+        """Why the range does not join; empty if it does."""
+        stream, first, last = found.range.stream, found.range.first, found.range.last
+        if stream not in self.read:
+            self.read[stream] = self._earlier(stream)
+        expected, self.read[stream] = self.read[stream] + 1, last
+        return _flaw(found.range, expected, found.position) if first != expected else ""
 
     def end_flaw(self, inputs: Inputs) -> str:
         """Compares with how far each stream was read according to its reader."""

@@ -135,12 +135,19 @@ def _node_gone(draft: Draft, name: str, at: int) -> None:
 def sampled_power(draft: Draft, sampled: TelemetrySampled, at: int) -> None:
     name = sampled.node
     node = draft.nodes.get(name) or node_of(draft, name, at)
+    after = with_reading(node, sampled, at)
+    if after is not node:
+        draft.nodes.put(name, after)
+
+
+def with_reading(node: NodeState, sampled: TelemetrySampled, at: int) -> NodeState:
+    """The node after this reading; `newest_readings` does the same for many nodes at once."""
     made_at = at
     if sampled.late_ms:
         made_at -= sampled.late_ms * NS_PER_MS
         if node.samples and made_at <= node.samples[-1].at:
-            return  # the power of the node does not go back in time
-    after = replace(
+            return node  # the power of the node does not go back in time
+    return replace(
         node,
         at=at,
         samples=with_sample(node.samples, Sample(made_at, sampled.power_mw)),
@@ -149,17 +156,21 @@ def sampled_power(draft: Draft, sampled: TelemetrySampled, at: int) -> None:
         arrivals=node.arrivals and unsettled(node.arrivals, made_at),
         idle_mw=_idle_mw(node, sampled.power_mw, made_at),
     )
-    draft.nodes.put(name, after)
 
 
 def _idle_mw(node: NodeState, power_mw: int, at: int) -> int:
-    """With a reading of a node that has been empty and awake for a while. Before its first plan
-    the pods of a node may not be known yet."""
-    since, is_usable = node.empty_since, node.ready and node.schedulable and not node.power_state
-    is_idle = is_usable and node.pods == node.daemon_pods
-    if not is_idle or not since or at < since + IDLE_NS:
+    begin = idle_from(node)
+    if begin is None or at < begin:
         return node.idle_mw
     return node.idle_mw + (power_mw - node.idle_mw) // IDLE_READINGS if node.idle_mw else power_mw
+
+
+def idle_from(node: NodeState) -> int | None:
+    """When readings of a node that is empty and awake begin to be its idle power; None for another
+    node. Before its first plan the pods of a node may not be known yet."""
+    since, is_usable = node.empty_since, node.ready and node.schedulable and not node.power_state
+    is_idle = is_usable and node.pods == node.daemon_pods
+    return since + IDLE_NS if is_idle and since else None
 
 
 def settable_caps(draft: Draft, found: CapsSettable, at: int) -> None:

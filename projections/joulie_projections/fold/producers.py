@@ -47,6 +47,18 @@ def _row(stream: Stream, producer: str) -> str:
     return f"{family_of(stream, producer)}:{producer}"
 
 
+def telemetry_row(life: str) -> str:
+    """The key of the row of the producer of telemetry whose life, `producer:boot`, this is."""
+    return _row(Stream.TEL, life.partition(":")[0])
+
+
+def counted_on(known: ProducerState, number: int) -> ProducerState:
+    """After its newest life has counted on to this number without a gap."""
+    *older, newest = known.lives
+    life = Life(newest.boot, number, newest.missing, newest.lost, newest.later)
+    return ProducerState((*older, life), known.retired)
+
+
 class TelemetryCounter:
     """Counts the common case in bulk: telemetry with numbers that continue without a gap.
 
@@ -80,6 +92,13 @@ class TelemetryCounter:
     def highest(self, life: str) -> int | None:
         """The last number of a producer's newest life; None for any other life."""
         return self._highest(life, _is_agent(life))
+
+    def is_whole(self, life: str) -> bool:
+        """Whether no number of a producer's newest life is missing: what comes next is newer than
+        all that came."""
+        known = self._draft.producers.get(_row(Stream.TEL, life.partition(":")[0]))
+        newest = known.lives[-1] if known and known.lives else None
+        return newest is not None and not newest.missing and not newest.later
 
     def continue_to(self, highest: Mapping[str, int]) -> None:
         """Counts on to these numbers without a gap: the caller has compared them."""

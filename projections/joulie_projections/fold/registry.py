@@ -45,7 +45,11 @@ from joulie_bus.events import (
     PodFinished,
     PodGone,
     PodPending,
+    PodsUsed,
     ProfileAssigned,
+    Resized,
+    ResizeOrdered,
+    ResizeRefused,
     SleepOrdered,
     TargetSet,
     TelemetrySampled,
@@ -86,7 +90,7 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
             _evolve_node(draft, fact, at)
         case PodPending() | PodBound() | PodFinished() | PodGone():
             evolve_pod(draft, fact, at)
-        case FacilityPolled() | GridPriced() | GridIntensity():
+        case FacilityPolled() | GridPriced() | GridIntensity() | PodsUsed():
             _polled(draft, fact, at)
         case NamespaceSeen() | TargetSet() | CapsMeasured() | DevicesAsked():
             _evolve_cluster(draft, fact, at)
@@ -176,6 +180,8 @@ def _evolve_plan(draft: Draft, fact: PlanEvent, at: int) -> None:
                 standard_gpu_cap_pct=fact.standard_gpu_cap_pct,
                 caps_at=at,
             )
+        case ResizeOrdered() | Resized() | ResizeRefused():
+            pass  # what a pod requests from then on is part of facts about the pod
         case _:
             _evolve_use(draft, fact, at)
 
@@ -242,11 +248,11 @@ def _target_set(draft: Draft, given: TargetSet, at: int) -> None:
     draft.cluster.put(CLUSTER, replace(cluster, targets=targets))
 
 
-def _polled(draft: Draft, polled: FacilityPolled | GridFact, at: int) -> None:
+def _polled(draft: Draft, polled: FacilityPolled | GridFact | PodsUsed, at: int) -> None:
     """Folds a poll. Powers with an implausible ratio to each other, or to the last valid reading,
     are discarded, because it is unknown which of the two meters is wrong.
 
-    No twin and no plan depends on the grid; the ledger folds these facts.
+    No twin and no plan depends on the grid or on what pods use; the ledger folds these facts.
     """
     if not isinstance(polled, FacilityPolled):
         return

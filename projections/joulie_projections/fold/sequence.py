@@ -11,7 +11,7 @@ from joulie_bus.streams.authority import measured_on, require_authority
 from joulie_bus.streams.records import Record, digest_of
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.fold.commit import Commit, FirstBinding, Input, Inputs, Poison
-from joulie_projections.fold.manifest import Manifest, Range, merkle_root, rechained
+from joulie_projections.fold.manifest import Manifest, Range, hash_of_all, rechained
 from joulie_projections.fold.node_facts import cluster_of
 from joulie_projections.fold.producers import (
     TelemetryCounter,
@@ -241,14 +241,14 @@ def sequence(
     """Folds one batch. `records` are in merge order, without gaps in any stream."""
     draft, folded, changes, rows, digests = step(cluster_state, cursor, records, quarantined)
     ranges = tuple(ranges_of(records))
-    root = merkle_root([record.data for record in records])
+    root = hash_of_all([record.data for record in records])
     span = (cursor.position + 1, cursor.position + len(records))
     digest = state_digest(digests)
     manifest = Manifest(
         p_from=span[0],
         p_to=span[1],
         ranges=ranges,
-        merkle_root=root,
+        facts_hash=root,
         state_digest=digest,
         prev=cursor.head,
         head=b"",

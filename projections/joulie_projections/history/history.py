@@ -3,7 +3,7 @@
 import contextlib
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -21,6 +21,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from joulie_bus.errors import Unreadable
 from joulie_bus.events import (
@@ -127,6 +128,12 @@ class Counts(NamedTuple):
     committed_at: int | None
 
 
+@lru_cache(maxsize=16)
+def _reader(place: Place) -> Engine:
+    """Kept for the statements that it has compiled. It keeps no connection."""
+    return database.reader(place, NullPool)
+
+
 class History:
     """One snapshot of the database: all queries see the same position.
 
@@ -145,13 +152,8 @@ class History:
     @classmethod
     @contextlib.contextmanager
     def of(cls, place: Place) -> Generator["History", None, None]:
-        engine = database.reader(place)
-        try:
-            database.require_reachable(engine)
-            with cls.on(engine) as history:
-                yield history
-        finally:
-            engine.dispose()
+        with database.connection_of(_reader(place)) as db, db.begin():
+            yield cls(db)
 
     @classmethod
     @contextlib.contextmanager

@@ -23,7 +23,7 @@ from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.fold.commit import Checkpoint, Input, Inputs, Poison, Snapshot
 from joulie_projections.fold.comparison import DigestComparison
 from joulie_projections.fold.joins import Joins
-from joulie_projections.fold.manifest import CODE_VERSION, Manifest, merkle_root
+from joulie_projections.fold.manifest import CODE_VERSION, Manifest, hash_of_all
 from joulie_projections.fold.quarantine_quota import all_positions, within_quota
 from joulie_projections.fold.sequence import FoldCursor, step
 from joulie_projections.fold.snapshots import unpack
@@ -140,7 +140,7 @@ class _Refold:
     def _advance(
         self, records: Sequence[Record], manifest: Manifest, aside: frozenset[int]
     ) -> None:
-        if merkle_root([record.data for record in records]) != manifest.merkle_root:
+        if hash_of_all([record.data for record in records]) != manifest.facts_hash:
             raise StateDamaged("What the streams hold", manifest.p_to)
         draft, folded, _, rows, digests = step(self.cluster_state, self.cursor, records, aside)
         draft.commit()

@@ -6,7 +6,6 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.state import (
     ClusterRow,
-    ClusterState,
     FacilityState,
     NodeState,
     PodState,
@@ -67,19 +66,36 @@ class Change(NamedTuple):
     after: State | None
 
 
+class DraftBase(Protocol):
+    """The tables that a draft is on top of: a cluster state, or another draft."""
+
+    @property
+    def nodes(self) -> OverlayBase[NodeState]: ...
+    @property
+    def pods(self) -> OverlayBase[PodState]: ...
+    @property
+    def gpus(self) -> OverlayBase[CardState]: ...
+    @property
+    def facilities(self) -> OverlayBase[FacilityState]: ...
+    @property
+    def producers(self) -> OverlayBase[ProducerState]: ...
+    @property
+    def cluster(self) -> OverlayBase[ClusterRow]: ...
+
+
 class Draft:
     """Pending changes of some facts. Discard it, or `commit` it after the database transaction.
 
     A draft on top of another draft is committed into that one.
     """
 
-    def __init__(self, cluster_state: "ClusterState | Draft") -> None:
-        self.nodes: Overlay[NodeState] = Overlay(cluster_state.nodes)
-        self.pods: Overlay[PodState] = Overlay(cluster_state.pods)
-        self.gpus: Overlay[CardState] = Overlay(cluster_state.gpus)
-        self.facilities: Overlay[FacilityState] = Overlay(cluster_state.facilities)
-        self.producers: Overlay[ProducerState] = Overlay(cluster_state.producers)
-        self.cluster: Overlay[ClusterRow] = Overlay(cluster_state.cluster)
+    def __init__(self, base: DraftBase) -> None:
+        self.nodes: Overlay[NodeState] = Overlay(base.nodes)
+        self.pods: Overlay[PodState] = Overlay(base.pods)
+        self.gpus: Overlay[CardState] = Overlay(base.gpus)
+        self.facilities: Overlay[FacilityState] = Overlay(base.facilities)
+        self.producers: Overlay[ProducerState] = Overlay(base.producers)
+        self.cluster: Overlay[ClusterRow] = Overlay(base.cluster)
 
     @property
     def tables(self) -> Mapping[str, Overlay]:  # type: ignore[type-arg]

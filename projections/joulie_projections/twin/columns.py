@@ -49,6 +49,7 @@ _COLUMNS: dict[str, type] = {
     "card_curve": np.int64,
     "hardware": np.int8,
     "hall": np.int16,
+    "daemons_only": np.bool_,
     "pods_cpu_w": np.float64,
     "pods_warm_cpu_w": np.float64,
     "pods_gpu_standard_w": np.float64,
@@ -175,9 +176,12 @@ class TwinColumns:
             return self
         where = np.fromiter((node.ordinal + 1 for node in nodes), np.int64, len(nodes))
         values = zip(*map(reading_of, nodes), strict=True)
+        return self.with_values(where, dict(zip(ReadingColumns._fields, values, strict=True)))
+
+    def with_values(self, where: Ints, values: Mapping[str, npt.ArrayLike]) -> "TwinColumns":
+        """The columns with these values of `ReadingColumns` in these rows."""
         columns = self.columns | {
-            name: _with_values(self.columns[name], where, these)
-            for name, these in zip(ReadingColumns._fields, values, strict=True)
+            name: _with_values(self.columns[name], where, these) for name, these in values.items()
         }
         return self._with(columns, self.cards)
 

@@ -8,16 +8,20 @@ from typing import Any, NamedTuple
 import pytest
 
 from audit_kit import RecordedLog, record_small_log
-from bus_kit import ask
+from bus_kit import ask, power
+from joulie_audit.archive.fact_source import FactSource
 from joulie_audit.questions import whatif
-from joulie_audit.questions.whatif import UNKNOWN_SETTINGS, Overrides, what_if
+from joulie_audit.questions.whatif import UNKNOWN_SETTINGS, Overrides, Period, what_if
 from joulie_audit.recompute import score_changes
 from joulie_audit.recompute.score_changes import Comparison, ScoreChange, compare_changes
 from joulie_bus.errors import NotInTheLog, SettingsError
 from joulie_bus.events import Terms
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_cli.ask.whatif import as_json, as_text, other_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_operator.planning.rules import Rules
+from joulie_projections.fold.manifest import Manifest
 
 pytestmark = pytest.mark.anyio
 
@@ -69,9 +73,51 @@ async def test_tighter_caps_count_best_nodes_over_their_cap(small_log: RecordedL
 
 async def test_a_range_of_the_log_is_compared_alone(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, facts):
-        found = await what_if(history, facts, Overrides(weights=lambda _: Weights()), first=13)
+        found = await what_if(history, facts, Overrides(weights=lambda _: Weights()), Period(13))
 
     assert found.all.decisions == 2
+
+
+async def test_a_sample_has_so_many_scored_pods_and_says_so(small_log: RecordedLog) -> None:
+    other = Overrides(weights=lambda then: replace(then, eco_bonus=-50.0))
+    async with small_log.reading() as (history, facts):
+        whole = await what_if(history, facts, other)
+        found = await what_if(history, facts, other, Period(sample=2))
+
+    assert (whole.all.decisions, found.all.decisions, found.step) == (4, 2, 2)
+    assert "This is a sample: one of each 2 scored pods." in str(as_text({}, found))
+    assert "sample" not in str(as_text({}, whole))
+
+
+async def test_a_period_is_folded_from_the_snapshot_before_it(small_log: RecordedLog) -> None:
+    """Other rules are not: each of their plans depends on those before it."""
+    begins = small_log.builder.snapshot() + 1
+    await small_log.builder.facts(power("n1", 99))
+    await small_log.builder.answer(ask("later"))
+    weights = Overrides(weights=lambda then: replace(then, eco_bonus=-50.0))
+
+    async with small_log.reading() as (history, facts):
+        noting = Noting(facts)
+        found = await what_if(history, noting, weights, Period(begins))
+        begun, noting.read = noting.read[0], []
+        await what_if(history, noting, Overrides(rules=lambda then: then), Period(begins))
+
+    assert found.all.decisions == 1
+    assert (begun, noting.read[0]) == (begins, 1)
+
+
+class Noting:
+    """Facts, and the first position of each batch that was read."""
+
+    def __init__(self, facts: FactSource) -> None:
+        self._facts = facts
+        self.read: list[int] = []
+
+    async def of(
+        self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
+    ) -> list[Record]:
+        self.read.append(manifest.p_from)
+        return await self._facts.of(manifest, streams)
 
 
 async def test_an_empty_log_gives_an_empty_report(recorded: RecordedLog) -> None:

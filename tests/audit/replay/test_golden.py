@@ -9,7 +9,8 @@ import pytest
 from audit_kit import NoFacts, restore_into
 from joulie_answers.readers.history import row_of
 from joulie_answers.views.decision_text import candidates_of, describe
-from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.archive.archived_facts import ArchivedFacts
+from joulie_audit.archive.parts import Archive
 from joulie_audit.recompute.fold import FoldedState
 from joulie_audit.replay.recorded import PositionQueue, answers_of, declared_in
 from joulie_audit.replay.replay import ReplayReport, replay

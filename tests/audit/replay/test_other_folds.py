@@ -167,9 +167,7 @@ async def test_a_restore_continues_with_the_recorded_state_at_the_next_snapshot(
 async def test_a_fact_of_another_version_that_was_exchanged_is_not_restored(
     continued: RecordedLog, tmp_path: Path
 ) -> None:
-    tamper(
-        continued.database, f"UPDATE batch SET merkle_root = x'00' WHERE fold_version = '{NEXT}'"
-    )
+    tamper(continued.database, f"UPDATE batch SET facts_hash = x'00' WHERE fold_version = '{NEXT}'")
     archive = await exported(continued, tmp_path / "a")
 
     with pytest.raises(ArchiveBroken, match="its facts and its manifest at 24 differ"):

@@ -26,7 +26,7 @@ from joulie_bus.streams.records import Record, digest_of
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.fold import sequence as sequence_module
 from joulie_projections.fold.commit import FirstBinding, Input, Inputs
-from joulie_projections.fold.manifest import Range, merkle_root, rechained
+from joulie_projections.fold.manifest import Range, hash_of_all, rechained
 from joulie_projections.fold.producers import MISSING_LIMIT, TelemetryCounter
 from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT, all_positions
 from joulie_projections.fold.registry import evolve
@@ -86,12 +86,12 @@ def test_a_manifest_has_positions_message_ranges_and_chain_heads() -> None:
 
     ranges = (Range(Stream.PLAN, 1, 1), Range(Stream.OBS, 1, 1), Range(Stream.TEL, 1, 2))
     assert (manifest.p_from, manifest.p_to, manifest.ranges) == (42, 45, ranges)
-    assert manifest.merkle_root == merkle_root([record.data for record in sent])
+    assert manifest.facts_hash == hash_of_all([record.data for record in sent])
     assert manifest.prev == b"head"
     assert manifest == rechained(manifest)
     others = [
         manifest._replace(p_to=46),
-        manifest._replace(merkle_root=b"other"),
+        manifest._replace(facts_hash=b"other"),
         manifest._replace(state_digest=b"other"),
         manifest._replace(prev=b"other"),
         manifest._replace(committed_at=1),

@@ -11,7 +11,7 @@ from msgspec import inspect
 
 from bus_kit import ANY_FACTS, any_fact, node_seen, power, records
 from joulie_bus.events import Fact
-from joulie_projections.fold.manifest import merkle_root
+from joulie_projections.fold.manifest import hash_of_all
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.rows import (
     STATES,
@@ -131,32 +131,23 @@ def test_a_different_row_has_a_different_digest(other: Row) -> None:
     assert state_digest(one) != state_digest(two)
 
 
-# --- Merkle roots -----------------------------------------------------------------------------
+# --- the hash of a batch ------------------------------------------------------------------------
 
 
-def tree_hash(leaves: list[bytes]) -> bytes:
-    """The definition in RFC 6962, section 2.1."""
-    if not leaves:
-        return hashlib.sha256().digest()
-    if len(leaves) == 1:
-        return hashlib.sha256(b"\x00" + leaves[0]).digest()
-    k = 1
-    while 2 * k < len(leaves):
-        k *= 2
-    return hashlib.sha256(b"\x01" + tree_hash(leaves[:k]) + tree_hash(leaves[k:])).digest()
+@pytest.mark.parametrize("count", range(5))
+def test_the_hash_of_all_facts_is_that_of_their_hashes(count: int) -> None:
+    facts = [bytes([number]) * number for number in range(count)]
+    hashes = [hashlib.sha256(b"\x00" + fact).digest() for fact in facts]
+
+    assert hash_of_all(facts) == hashlib.sha256(b"\x01" + b"".join(hashes)).digest()
 
 
-@pytest.mark.parametrize("count", range(18))
-def test_the_root_is_as_defined_in_rfc_6962(count: int) -> None:
-    leaves = [bytes([number]) * number for number in range(count)]
+def test_facts_that_are_joined_in_another_way_have_another_hash() -> None:
+    one, two = (hashlib.sha256(b"\x00" + fact).digest() for fact in (b"one", b"two"))
 
-    assert merkle_root(leaves) == tree_hash(leaves)
+    found = {hash_of_all(facts) for facts in ([b"one", b"two"], [b"onetwo"], [one + two], [one])}
 
-
-def test_an_inner_node_does_not_hash_like_a_leaf() -> None:
-    one, two = (hashlib.sha256(b"\x00" + leaf).digest() for leaf in (b"one", b"two"))
-
-    assert merkle_root([one + two]) != merkle_root([b"one", b"two"])
+    assert len(found) == 4
 
 
 def mappings(kind: inspect.Type) -> Iterator[inspect.DictType]:
