@@ -273,6 +273,8 @@ users: [{{name: me, user: {{token: {token}}}}}]
 
     async def _patch(self, request: web.Request, place: Place) -> web.StreamResponse:
         body, query = await body_of(request), request.query
+        if place.sub == "resize":
+            return answered(self.objects.resize(place.namespace, place.name, body), 200)
         if request.content_type != "application/apply-patch+yaml":
             return answered(self.objects.merge(place.kind, place.namespace, place.name, body), 200)
         if not query.get("fieldManager"):

@@ -19,6 +19,13 @@ BUILT_IN = (
     Kind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
     Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True),
     Kind("events.k8s.io", "v1", "events", "Event", namespaced=True),
+    Kind(
+        "autoscaling",
+        "v2",
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+        namespaced=True,
+    ),
     Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
     # Stored without effect: rights come from `ApiServer.users`, and no policy is enforced.
     Kind("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
@@ -149,6 +156,18 @@ class Objects:
         _check_uid(pod, body.get("deleteOptions", {}).get("preconditions", {}).get("uid"))
         self.delete(kind, namespace, name)
 
+    def resize(self, namespace: str, name: str, body: Tree) -> Tree:
+        """A strategic merge patch of the requests of containers, and of nothing else."""
+        kind = self.kinds["", "pods"]
+        before = self.get(kind, namespace, name)
+        _check_uid(before, body["metadata"].get("uid"))
+        after = copy.deepcopy(before)
+        wanted = {each["name"]: each["resources"] for each in body["spec"]["containers"]}
+        for container in after["spec"]["containers"]:
+            new = wanted.get(container["name"], {})
+            container["resources"] = merged(container.get("resources", {}), new)
+        return self._changed(kind, before, after)
+
     def apply(
         self, kind: Kind, namespace: str, name: str, body: Tree, patch: Patch
     ) -> tuple[int, Tree]:
@@ -159,7 +178,9 @@ class Objects:
             for key, value in applied.get("metadata", {}).items()
             if key in ("labels", "annotations")
         }
-        if patch.subresource:
+        if patch.subresource and kind.plural == "pods":  # its metadata may change with its status
+            applied.pop("spec", None)
+        elif patch.subresource:
             applied = {patch.subresource: applied.get(patch.subresource, {})}
         elif kind.has_status:
             applied.pop("status", None)

@@ -163,9 +163,12 @@ def selector_of(query: Any) -> Callable[[Tree], bool]:
     return fits
 
 
-def _terms(text: str) -> list[tuple[str, str, bool]]:
-    terms = []
+def _terms(text: str) -> list[tuple[str, str | None, bool]]:
+    terms: list[tuple[str, str | None, bool]] = []
     for part in filter(None, text.split(",")):
+        if "=" not in part:
+            terms.append((part, None, False))  # it exists
+            continue
         wanted = "!=" not in part
         key, _, value = part.replace("!=", "=").replace("==", "=").partition("=")
         terms.append((key, value, wanted))
