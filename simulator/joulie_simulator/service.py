@@ -42,6 +42,7 @@ from joulie_simulator.scheduler.outbox import Outbox
 from joulie_simulator.scheduler.scheduler import Placements, Registration, Scheduler
 from joulie_simulator.scheduler.webhook import Webhook
 from joulie_simulator.trace_file import Trace
+from joulie_simulator.uses import Uses
 from joulie_simulator.workload.workload import Sizes, Table, Workload
 
 STEP_S = 0.1  # real time between two steps of the engine
@@ -144,6 +145,7 @@ class Simulation:
         self._engine = engine_of(settings, secrets.token_hex(3), gpu_resources)
         self._meters = Meters(settings.seed, settings.speed, settings.lost, settings.pace())
         self._refused = Refusals("telemetry", "these readings are lost; the next ones follow")
+        self._uses = Uses(self._engine.cluster)
         self._odd = OddNodes([*self._engine.cluster.nodes], settings.odd_nodes)
         self._began = time.monotonic()
         self._changed = asyncio.Event()
@@ -223,8 +225,10 @@ class Simulation:
                 some = self._odd.there(names[turn % slices :: slices])
                 self._engine.cap(self._enforced(some))
                 await self._outbox.put(self._engine.label(self._labelled(some)))
-                sampled = self._engine.sample(self._odd.with_readings(some, self._passed_s))
-                await self._publish_readings(self._meters.readings(sampled, _now()))
+                read = list(self._odd.with_readings(some, self._passed_s))
+                readings = self._meters.readings(self._engine.sample(read), _now())
+                used = self._uses.facts(read, self._engine.now_s, time.monotonic())
+                await self._publish_readings([*readings, *used])
                 turn += 1
 
     async def _publish_readings(self, samples: Iterable[Fact]) -> None:

@@ -4,16 +4,14 @@ import pytest
 
 from joulie_extender.catalogue.weights import Weights
 from joulie_projections.hardware.card_power import CardPower
+from joulie_simulator.energy.closed_loop import BASELINE, LoggedPod, step_s
 from joulie_simulator.energy.counterfactual import (
-    BASELINE,
     VARIANTS,
     Happened,
-    LoggedPod,
     Question,
     Run,
     compared,
     run_baseline,
-    step_s,
 )
 from joulie_simulator.energy.jobs import Job
 from joulie_simulator.energy.logged_fleet import LoggedFleet, LoggedNode
@@ -45,14 +43,14 @@ def test_plans_and_decisions_of_the_product_save_energy_at_equal_work() -> None:
         assert before.work_kwh == pytest.approx(after.work_kwh, rel=0.02)
 
 
-@pytest.mark.long
+@pytest.mark.drill
 def test_the_product_answers_the_same_question_in_the_same_way() -> None:
     asked = of_product(pods(60, every_s=5), WEIGHTS, 400)
 
     assert compared(asked, "joulie-energy") == compared(asked, "joulie-energy")
 
 
-@pytest.mark.long
+@pytest.mark.drill
 def test_a_product_whose_plans_let_no_node_sleep_saves_nothing_on_equal_nodes() -> None:
     found = compared(of_product(pods(60, every_s=60), Weights()), "joulie")
 
@@ -60,7 +58,7 @@ def test_a_product_whose_plans_let_no_node_sleep_saves_nothing_on_equal_nodes() 
     assert [run.wakes for run in found.runs["joulie"]] == [0] * len(VARIANTS)
 
 
-@pytest.mark.long
+@pytest.mark.drill
 def test_nodes_sleep_after_the_times_of_the_plans_in_a_short_period_too() -> None:
     """Ten minutes without pods; in less time no node sleeps, however short the steps are."""
     early, late = (
@@ -72,7 +70,7 @@ def test_nodes_sleep_after_the_times_of_the_plans_in_a_short_period_too() -> Non
     assert late.saved_per_work.low > 0.3
 
 
-@pytest.mark.long
+@pytest.mark.drill
 def test_the_extender_of_the_product_knows_the_cards_of_each_node() -> None:
     """One node has cards whose first process adds watts; the pods go to the other one."""
     curve = CardPower.of((73, 125, 199, 307, 483, 629, 692))
@@ -182,7 +180,7 @@ def training(count: int, *, cards: int = 2, lasting_s: float = HOUR_S) -> list[L
     return [LoggedPod(60.0 * n, 8, cards, True, lasting_s) for n in range(count)]
 
 
-@pytest.mark.long
+@pytest.mark.drill
 def test_a_card_of_a_measured_model_draws_by_its_curve_under_both_policies() -> None:
     one = training(1, lasting_s=2 * HOUR_S)
     idle_and_cores = 4 * 0.8 * 2 + 8 * 0.005 * 0.5 * 2
@@ -222,6 +220,7 @@ def test_a_measured_card_that_is_held_and_not_used_draws_the_power_of_its_proces
 SHARED = [LoggedNode("shared", 32, 8, 150.0, 5.0, 18.0, physical_cards=2)]  # of 72 W
 
 
+@pytest.mark.drill
 def test_pods_that_share_a_card_by_time_draw_their_parts_of_it() -> None:
     wanted = [LoggedPod(0.0, 2, 1, False, HOUR_S) for _ in range(8)]
     asked = Question(SHARED, wanted, HOUR_S, 0.5, False, product=Product(AWAKE, WEIGHTS))

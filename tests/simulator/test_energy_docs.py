@@ -77,7 +77,7 @@ OPENB = os.environ.get("OPENB_TRACE", "")
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # three seeds of two policies, beside other tests
 @pytest.mark.parametrize(("command", "shown"), TRANSCRIPTS)
-@pytest.mark.long
+@pytest.mark.drill
 def test_the_page_shows_what_the_command_prints(
     command: str, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

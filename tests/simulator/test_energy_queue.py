@@ -146,7 +146,7 @@ def test_no_job_is_lost_and_the_parts_of_the_energy_add_up(
         assert done.waiting == 0 or done.wait_p99_s > 0
 
 
-@pytest.mark.long
+@pytest.mark.drill
 def test_cores_and_cards_have_the_chosen_load() -> None:
     hours, kept = 48.0, kept_shares(400, 100, Load(0.5, 0.4))
     jobs = [each for seed in (1, 2) for each in fair_jobs(seed, hours, kept)]
@@ -168,7 +168,7 @@ def test_the_pods_of_the_trace_request_the_load_of_gpus() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", [fair, trace])
-@pytest.mark.long
+@pytest.mark.drill
 def test_the_rows_of_a_queue_suite_are_the_same_each_time(suite: Any) -> None:
     cases = [Case("mid" if suite is fair else 0.54, policy, True) for policy in QUEUE_POLICIES]
 
@@ -177,7 +177,7 @@ def test_the_rows_of_a_queue_suite_are_the_same_each_time(suite: Any) -> None:
     assert all(each.dropped == 0 for each in once)
 
 
-@pytest.mark.long
+@pytest.mark.drill
 @pytest.mark.parametrize("load", ["low", "mid"])
 def test_policies_do_equal_work_and_the_canary_gets_no_figure(load: str) -> None:
     cases = [Case(load, policy, True) for policy in QUEUE_POLICIES if policy not in AUTOSCALERS]

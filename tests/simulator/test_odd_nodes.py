@@ -1,5 +1,7 @@
 """Nodes of a simulation that arrive late, fall silent, or leave."""
 
+import pytest
+
 from joulie_bus.events import GpuGone, GpuSeen, HardwareDiscovered, NodeGone, NodeSeen, PodGone
 from joulie_simulator.engine import Engine
 from joulie_simulator.odd_nodes import LATE_S, LEAVES_S, SILENT_FROM_S, SILENT_TO_S, OddNodes
@@ -65,6 +67,7 @@ def busy_engine() -> Engine:
     return engine
 
 
+@pytest.mark.long
 def test_a_node_leaves_with_its_cards_and_pods_and_takes_no_more() -> None:
     engine = busy_engine()
     name = next(each for each, node in engine.cluster.nodes.items() if node.running)

@@ -24,6 +24,8 @@ from joulie_simulator.hardware.physics import Caps
 from joulie_simulator.meters import Meters
 from joulie_simulator.workload.workload import Job, Workload
 
+pytestmark = pytest.mark.long
+
 SECOND = 1_000_000_000
 START = 1_900_000_000 * SECOND
 TICK_S, SAMPLE_S = 0.5, 2.0
@@ -194,7 +196,6 @@ def test_every_step_says_why() -> None:
     assert {"target_w", "drawn_w", "eco_cap_permille"} <= loop.plans[0].made.inputs.keys()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("share", [0.7, 0.8])
 def test_empty_nodes_sleep_where_caps_do_not_suffice_and_wake_up_afterwards(share: float) -> None:
     loop = ClosedLoop(SLEEPY)

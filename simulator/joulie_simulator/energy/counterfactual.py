@@ -3,44 +3,33 @@
 The other side of a log that was made without plans is the product: the operator's plans and the
 extender's decisions (`product`).
 
-Under another policy the same pods arrive at the same times, request the same and run as long. A pod
-that fits on no node waits. What happened, and the other policy, are in the same physics, so that
-errors of the physics are in both; the runs differ by the order of equal nodes and by the power of
-the pods, and give the interval.
+What happened, and the other policy, are in the same physics, so that errors of the physics are in
+both; the runs differ by the order of equal nodes and by the power of the pods, and give the
+interval.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 
+from joulie_simulator.energy.closed_loop import (
+    BASELINE,
+    Logged,
+    LoggedPod,
+    Setting,
+    Use,
+    jobs_of,
+    placed_by_default,
+    placed_by_product,
+    step_s,
+)
 from joulie_simulator.energy.fleet import work_w
-from joulie_simulator.energy.jobs import MINUTE_S, Job
 from joulie_simulator.energy.logged_fleet import ASLEEP, LoggedFleet, LoggedNode
-from joulie_simulator.energy.policies import POLICIES
-from joulie_simulator.energy.product import USUALLY, Product, run_product
-from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
+from joulie_simulator.energy.product import Product
+from joulie_simulator.energy.queueing import Outcome
 from joulie_simulator.energy.simulation import W_SECONDS_PER_KWH
-from joulie_simulator.energy.trend import Trends
-
-BASELINE = "kube-default"
-STEPS = 2000  # of a short period; a step is at most a minute
-SHORTEST_STEP_S = 1.0
-
-
-class LoggedPod(NamedTuple):
-    arrival_s: float  # from the start of the period
-    cores: float
-    cards: int
-    performance: bool
-    duration_s: float
-
-
-def whole_cards(gpu_milli: int) -> int:
-    """A part of a card counts as a whole one."""
-    return -(-gpu_milli // 1000)
 
 
 class LoggedSleep(NamedTuple):
@@ -147,7 +136,7 @@ def as_it_ran(asked: Question, happened: Happened, use: float) -> Run:
     on_s = asked.seconds - (1 - ASLEEP) * np.array(happened.off_s)
     watt_seconds, work = float((fleet.idle_w * on_s).sum()), 0.0
     for pod, node, seconds in happened.stays:
-        (job,) = _jobs([pod], use, 1.0)
+        (job,) = jobs_of([pod], Use(use, use), 1.0)
         watt_seconds += fleet.dynamic_of(node, job) * seconds
         work += work_w(job) * seconds
     # In whole steps, as in a simulated run: a pod that is placed within a step has not waited.
@@ -165,55 +154,21 @@ def as_it_ran(asked: Question, happened: Happened, use: float) -> Run:
     )
 
 
-class _Setting(NamedTuple):
-    """What both sides of a variant have. Steps shorter than a minute are minutes of a time that
-    runs faster."""
-
-    fleet: LoggedFleet
-    jobs: Sequence[Job]
-    minutes: int
-    speed: float
-
-
-def _setting(asked: Question, variant: Variant) -> _Setting:
-    speed = MINUTE_S / step_s(asked.seconds)
-    order = np.random.default_rng(variant.seed).permutation(len(asked.nodes))
-    fleet = LoggedFleet([asked.nodes[place] for place in order])
+def _setting(asked: Question, variant: Variant) -> Setting:
     use = min(1.0, asked.use * variant.factor)
-    jobs = list(_jobs(asked.pods, use, speed))
-    return _Setting(fleet, jobs, math.ceil(asked.seconds * speed / MINUTE_S), speed)
+    pods = [pod._replace(memory=0.0) for pod in asked.pods]  # nodes have any memory here
+    logged = Logged(asked.nodes, pods, asked.seconds, Use(use, use))
+    return Setting.of(logged, variant.seed)
 
 
 def run_baseline(asked: Question, variant: Variant) -> Run:
-    fleet, jobs, minutes, speed = _setting(asked, variant)
-    trends = Trends(fleet.size)
-    made = POLICIES[BASELINE](trends)
-    return _slowed(run_queueing(fleet, jobs, made, minutes, Beside(trends)), speed)
+    setting = _setting(asked, variant)
+    return _slowed(placed_by_default(setting), setting.speed)
 
 
 def _run_product(asked: Question, variant: Variant, product: Product) -> Run:
-    fleet, jobs, minutes, speed = _setting(asked, variant)
-    faster = product.at_speed(speed)
-    wakes = USUALLY._replace(wake_minutes=math.ceil(USUALLY.wake_minutes * speed))
-    return _slowed(run_product(fleet, jobs, minutes, faster, wakes), speed)
-
-
-def step_s(seconds: float) -> float:
-    return min(MINUTE_S, max(SHORTEST_STEP_S, seconds / STEPS))
-
-
-def _jobs(pods: Sequence[LoggedPod], use: float, speed: float) -> Iterator[Job]:
-    for pod in sorted(pods):
-        yield Job(
-            pod.arrival_s * speed,
-            0,
-            pod.cores,  # type: ignore[arg-type]  # of a log: a fraction too
-            pod.cards,
-            pod.performance,
-            use,
-            use,
-            pod.duration_s * speed,
-        )
+    setting = _setting(asked, variant)
+    return _slowed(placed_by_product(setting, product), setting.speed)
 
 
 def _slowed(outcome: Outcome, speed: float) -> Run:

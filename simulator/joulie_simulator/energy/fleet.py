@@ -1,5 +1,6 @@
 """A fleet of nodes in columns: allocations and power of each node."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -85,9 +86,11 @@ class Fleet:
         self.peak_w = self.cpu_peak_w + self.cards * CARD_PEAK_W
         self.free_cores: Ints = self.cores.copy()
         self.free_cards: Ints = self.cards.copy()
+        self.free_memory: Floats = np.full(self.size, np.inf)
         self.jobs = np.zeros(self.size, dtype=np.int64)
         self.dynamic_w: Floats = np.zeros(self.size)
         self.awake: Bools = np.ones(self.size, dtype=np.bool_)  # accepts jobs
+        self.asleep: Bools = np.zeros(self.size, dtype=np.bool_)  # one that boots is neither
         self.waiting = 0  # jobs in the queue at the start of the minute
         self._empty_w = np.where(kinds, idle.empty_gpu_node_w, idle.empty_cpu_node_w) * idle_share
         self._busy_w = np.where(kinds, idle.busy_gpu_node_w, idle.busy_cpu_node_w) * idle_share
@@ -99,6 +102,8 @@ class Fleet:
     def fitting(self, job: Job) -> Bools:
         """The nodes that are awake and have room for the job."""
         fits: Bools = self.awake & (self.free_cores >= job.cores)
+        if job.memory:
+            fits &= self.free_memory >= job.memory
         if job.gpus:
             fits &= (self.free_cards >= job.gpus) & (self.physical_cards >= job.gpus)
         return fits
@@ -114,6 +119,7 @@ class Fleet:
     def _change(self, node: int, job: Job, sign: int) -> None:
         self.free_cores[node] -= sign * job.cores
         self.free_cards[node] -= sign * job.gpus
+        self.free_memory[node] -= sign * job.memory
         self.jobs[node] += sign
         self.dynamic_w[node] += sign * self.dynamic_of(node, job)
 
@@ -137,6 +143,7 @@ class Fleet:
     def set_asleep(self, nodes: Ints, *, asleep: bool) -> None:
         """The power of empty nodes; a node that wakes draws its idle power at once."""
         self.power_w[nodes] = (self._asleep_w if asleep else self.idle_w)[nodes]
+        self.asleep[nodes] = asleep
 
     def idle_cards_w(self) -> float:
         """Watts of all free cards whose node is powered."""
@@ -152,6 +159,10 @@ class Fleet:
 
     def card_curve(self, _node: int) -> CardPower | None:
         return self.idle.curve
+
+    def labels(self, _node: int) -> Mapping[str, str] | None:
+        """Those of the node in the log, if there is one."""
+        return None
 
     def marginal_w(self, job: Job) -> Floats:
         """The formula's estimate for each node, without knowledge of the job's utilisation."""

@@ -89,11 +89,14 @@ class FoldedCluster:
     def observe(self, number: int, *, usable: bool) -> None:
         """The node as the API server shows it: ready and schedulable, or neither."""
         fleet = self._fleet
+        labels = fleet.labels(number)
+        if labels is None:
+            labels = self._gpu_labels if fleet.cards[number] else MANAGED
         self.fold(
             NodeSeen(
                 node=self.names[number],
                 uid=self.names[number],
-                labels=self._gpu_labels if fleet.cards[number] else MANAGED,
+                labels=dict(labels),
                 ready=usable,
                 schedulable=usable,
                 cpu_milli=round(fleet.cores[number] * 1000),
@@ -170,4 +173,5 @@ def pod_of(job: Job, uid: int = 0) -> PodAsk:
         cpu_milli=round(job.cores * 1000),
         gpu_milli=job.gpus * 1000,
         gpu_cards=job.gpus,
+        memory_bytes=int(job.memory),
     )

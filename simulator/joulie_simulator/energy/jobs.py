@@ -65,6 +65,7 @@ class Job(NamedTuple):
     cpu_use: float
     gpu_use: float
     duration_s: float
+    memory: float = 0.0  # bytes
 
     @property
     def minutes(self) -> int:

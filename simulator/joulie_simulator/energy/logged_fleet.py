@@ -1,6 +1,7 @@
 """The nodes of a log as a fleet, with the idle power that their meters showed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from joulie_projections.energy.pods import CPU_PERMILLE
 from joulie_projections.hardware.card_power import CURVES, CardPower
 from joulie_simulator.energy.fleet import CARD_COEFFICIENT, MEASURED, Fleet
-from joulie_simulator.energy.jobs import Floats, Job
+from joulie_simulator.energy.jobs import Bools, Floats, Job
 
 ASLEEP = 0.1  # of the idle power: assumed
 
@@ -22,6 +23,9 @@ class LoggedNode(NamedTuple):
     w_per_card: float  # or of one unit
     curve: CardPower | None = None  # of a card that was measured; the others draw by a line
     physical_cards: int = 0  # if pods request units of them
+    metered: bool = True  # whether the log has readings of it
+    labels: Mapping[str, str] | None = None  # that plans read; None: plans cover it
+    memory: float = inf  # bytes; infinite where it is not known
 
     @property
     def most_cards(self) -> int:
@@ -39,6 +43,7 @@ class LoggedFleet(Fleet):
         self.physical_cards = np.array([node.most_cards for node in nodes], np.int64)
         self.free_cores = self.cores.copy()
         self.free_cards = self.cards.copy()
+        self.free_memory = np.array([node.memory for node in nodes])
         self.core_w = np.array([node.w_per_core for node in nodes])
         self.card_w: Floats = np.array([node.w_per_card for node in nodes])
         self.idle_w = np.array([node.idle_w for node in nodes])
@@ -46,6 +51,7 @@ class LoggedFleet(Fleet):
         self.peak_w = np.maximum(1.0, self.idle_w + self.cpu_peak_w + self.card_w * self.cards)
         numbers = [CURVES.number(node.curve.milliwatts) if node.curve else 0 for node in nodes]
         self.curves = np.array(numbers, np.int64)  # of the cards, by their numbers in `CURVES`
+        self.metered: Bools = np.array([node.metered for node in nodes], np.bool_)
         self._nodes = nodes
         self._asleep_w = self.idle_w * ASLEEP
         self.power_w = self.idle_w.copy()
@@ -79,3 +85,6 @@ class LoggedFleet(Fleet):
 
     def card_curve(self, node: int) -> CardPower | None:
         return self._nodes[node].curve
+
+    def labels(self, node: int) -> Mapping[str, str] | None:
+        return self._nodes[node].labels

@@ -23,6 +23,7 @@ from joulie_operator.planning.sleep import SLEEPING_POLICY, sleep_numbers
 from joulie_simulator.energy.fleet import Fleet
 from joulie_simulator.energy.folded import FoldedCluster, pod_of
 from joulie_simulator.energy.jobs import Floats, Ints, Job
+from joulie_simulator.energy.node_meter import NodeMeter
 from joulie_simulator.energy.policies import KubeDefault
 from joulie_simulator.energy.queueing import Beside, Outcome, Switched, run_queueing
 from joulie_simulator.energy.switching.conditions import CONDITIONS, USUAL, Conditions
@@ -64,12 +65,17 @@ class Product(NamedTuple):
 
 
 def run_product(
-    fleet: Fleet, jobs: Sequence[Job], minutes: int, product: Product, conditions: Conditions
+    fleet: Fleet,
+    jobs: Sequence[Job],
+    minutes: int,
+    product: Product,
+    conditions: Conditions,
+    meter: NodeMeter | None = None,
 ) -> Outcome:
     folded = FoldedCluster.under(conditions, fleet)
     scores = ExtenderScores(folded, product.weights, conditions.weight)
     operator = PlannedNodes(fleet, folded, product.rules, conditions)
-    beside = Beside(Trends(fleet.size), operator, folded)
+    beside = Beside(Trends(fleet.size), operator, folded, meter)
     return run_queueing(fleet, jobs, scores, minutes, beside)
 
 
@@ -105,6 +111,9 @@ class PlannedNodes:
     def step(self, minute: int, _: Iterable[Job]) -> Sequence[int]:
         """The plan finds the waiting jobs in the cluster state. It evicts none."""
         self._read_empty_nodes()
+        if minute < self._conditions.first_plan_minute:
+            self._folded.settle()
+            return ()
         self._folded.commit()
         state, basis = self._folded.cluster_state, PlanBasis(self._folded.folded, self._folded.now)
         made = plan(state, self._policy, self._rules, basis)

@@ -8,6 +8,7 @@ import numpy as np
 
 from joulie_simulator.energy.fleet import GPU_NODE_CARDS, Fleet, work_w
 from joulie_simulator.energy.jobs import MINUTE_S, Job
+from joulie_simulator.energy.node_meter import NodeMeter
 from joulie_simulator.energy.policies import Policy, chosen
 from joulie_simulator.energy.simulation import W_MINUTES_PER_KWH, W_SECONDS_PER_KWH, by_minute
 from joulie_simulator.energy.trend import Trends
@@ -87,6 +88,7 @@ class Beside(NamedTuple):
     trends: Trends
     sleep: SleepControl | None = None
     watcher: Watcher | None = None
+    meter: NodeMeter | None = None
 
 
 def run_queueing(
@@ -108,7 +110,7 @@ def run_queueing(
 class _Run:
     def __init__(self, fleet: Fleet, policy: Policy, minutes: int, beside: Beside) -> None:
         self._fleet, self._policy = fleet, policy
-        self._trends, _, self._watcher = beside
+        self._trends, _, self._watcher, self._node_meter = beside
         self._minutes = minutes
         self._queue = Queue()
         self._leaving: dict[int, list[tuple[int, Waiting]]] = defaultdict(list)
@@ -189,6 +191,8 @@ class _Run:
         total = float(fleet.power_w.sum())
         self._power_w.append(total)
         self._watt_minutes += (total, fleet.idle_cards_w(), fleet.dynamic_w.sum())
+        if self._node_meter:
+            self._node_meter.read(fleet)
 
     def outcome(self, switched: Switched) -> Outcome:
         total, cards, dynamic = (self._watt_minutes / W_MINUTES_PER_KWH).tolist()

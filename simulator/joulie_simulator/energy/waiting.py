@@ -3,11 +3,12 @@
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
+from operator import ge
 from typing import NamedTuple
 
 from joulie_simulator.energy.jobs import Job
 
-Shape = tuple[int, int]  # cores and cards
+Shape = tuple[int, int, float]  # cores, cards and memory
 
 
 class Waiting(NamedTuple):
@@ -32,7 +33,7 @@ class Queue:
         """Returns the number of the job."""
         self._count += 1
         waiting = Waiting(self._count, minute, job)
-        self._shapes.setdefault((job.cores, job.gpus), deque()).append(waiting)
+        self._shapes.setdefault((job.cores, job.gpus, job.memory), deque()).append(waiting)
         return self._count
 
     def offer(self, place: Callable[[Waiting], bool]) -> None:
@@ -46,7 +47,7 @@ class Queue:
         failed: list[Shape] = []
         while heads:
             _, shape = heapq.heappop(heads)
-            if any(shape[0] >= cores and shape[1] >= cards for cores, cards in failed):
+            if any(all(map(ge, shape, no)) for no in failed):
                 continue
             jobs = self._shapes[shape]
             if not place(jobs[0]):

@@ -16,6 +16,7 @@ class Conditions(NamedTuple):
     weight: int = 1  # of the extender in kube-scheduler's configuration
     lost_wakes: float = 0.0  # share of the nodes that draw their idle power and never come back
     cards_are_known: bool = False  # agents or DRA report each card and the pods that hold it
+    first_plan_minute: int = 0
 
 
 USUAL = "usual"  # all nodes sleep, a CPU node idles at half of its peak
