@@ -1,13 +1,14 @@
 """Publishes what the agent has read, in order, and keeps readings while the broker is away."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from joulie_agent.backlog import Backlog, Kept, When
 from joulie_bus.errors import BusError, OutOfBounds
-from joulie_bus.events import InventoryRead, NodeReading, TelemetrySampled, codec
+from joulie_bus.events import InventoryRead, NodeReading, PodsUsed, TelemetrySampled, codec
 from joulie_bus.events.bounds import MOST_LATE_MS
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
@@ -16,6 +17,7 @@ from joulie_bus.runtime import metrics
 
 AT_ONCE = 10  # kept readings per second: thousands of agents return at the same time
 AGAIN_S = 1.0
+KEPT_USES = 60  # facts of an hour; what is dropped is unknown and never counts
 LATE_MS = 1000  # a younger reading is not late
 
 
@@ -30,6 +32,7 @@ class Delivery:
         self._backlog = backlog
         self._now = now
         self._inventory: InventoryRead | None = None
+        self._uses: deque[PodsUsed] = deque(maxlen=KEPT_USES)
         self._is_new = asyncio.Event()
         self._refused = Refusals("agent", "readings are kept and published later, as late ones")
         self._unfit = Refusals("agent-unfit", "it is left out, and the next ones are published")
@@ -42,6 +45,11 @@ class Delivery:
     def put_inventory(self, found: InventoryRead) -> None:
         if self._fits(found):
             self._inventory = found
+            self._is_new.set()
+
+    def put_use(self, used: PodsUsed) -> None:
+        if self._fits(used):
+            self._uses.append(used)
             self._is_new.set()
 
     def _fits(self, fact: NodeReading) -> bool:
@@ -66,13 +74,14 @@ class Delivery:
 
     @property
     def waits(self) -> bool:
-        return bool(self._inventory or len(self._backlog))
+        return bool(self._inventory or self._uses or len(self._backlog))
 
     async def deliver(self) -> None:
         """Publishes the next ones, as far as the broker takes them."""
         found = self._inventory
         if found is not None and await self._published([found]) and self._inventory is found:
             self._inventory = None
+        await self._deliver_uses()
         oldest = self._backlog.oldest(AT_ONCE)
         now, upto = self._now(), self._backlog.removed + len(oldest)
         due = [late for kept in oldest if (late := _late(kept, now)) is not None]
@@ -80,6 +89,13 @@ class Delivery:
             # A full backlog may have dropped some of them meanwhile.
             self._backlog.drop(upto - self._backlog.removed)
         metrics.AGENT_KEPT.set(len(self._backlog))
+
+    async def _deliver_uses(self) -> None:
+        uses = list(self._uses)[:AT_ONCE]
+        if uses and await self._published(uses):
+            for each in uses:
+                if self._uses and self._uses[0] is each:  # a full queue may have dropped it
+                    self._uses.popleft()
 
     async def _published(self, facts: Sequence[NodeReading]) -> bool:
         try:

@@ -13,6 +13,7 @@ from joulie_agent.measure.pods import PUBLISHED_EACH_S, READ_EACH_S, Energy
 from joulie_agent.measure.processors import MODELLED, processors_mw, with_processors
 from joulie_agent.pods import PodMeter
 from joulie_agent.sampler import Clock, Sampler
+from joulie_agent.use import UseMeter
 from joulie_bus.events import InventoryRead, TelemetrySampled
 from joulie_bus.metering.energy import EnergyMeter
 from joulie_bus.metering.meters import Meter, NodePower, Part
@@ -43,6 +44,7 @@ class Agent:
         self._clock = clock
         self._reporter = Reporter(node, self._pace)
         self._pods = PodMeter(sampler.host)
+        self._use = UseMeter(sampler.host, node)
         self._pods_s = self._pods_published_s = -PUBLISHED_EACH_S
         self._modelled = EnergyMeter()  # the processors, where nothing meters them
         self._newest: InventoryRead | None = None
@@ -67,6 +69,9 @@ class Agent:
         """Reads the meters once; what is to be published waits for its delivery."""
         await self._take_inventory()
         self._sample_power()
+        used = self._use.observe(self._clock())
+        if used is not None:
+            self._delivery.put_use(used)
 
     async def _take_inventory(self) -> None:
         """Published when something changed, and now and then for a log that has lost it, or for

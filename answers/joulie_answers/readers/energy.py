@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from joulie_answers.readers.requests import requests_now
 from joulie_answers.readers.saved import saved_now, saved_of
 from joulie_answers.readers.savings import savings_of
 from joulie_answers.schema import requests, responses
@@ -23,8 +24,10 @@ from joulie_projections.energy.report import (
     rate_json,
     worth_json,
 )
+from joulie_projections.state.state import ClusterState
 from joulie_projections.store.energy_table import EnergyTable
 
+T = TypeVar("T")
 OpenEnergy = Callable[[], AbstractContextManager[EnergyTable]]
 LedgerLag = Callable[[], float | None]  # in seconds; None: not known
 KINDS: dict[By, tuple[str, ...]] = {
@@ -68,8 +71,26 @@ class EnergyReader:
 
     async def saved(self, stamp: responses.Stamp, now_ms: int) -> responses.Saved:
         """Raises Unreadable if the database fails."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._saved, stamp, now_ms)
+        return await self._of_one_moment(lambda table: saved_now(table, stamp, now_ms))
+
+    async def workload_requests(
+        self,
+        stamp: responses.Stamp,
+        state: ClusterState,
+        now_ms: int,
+        query: requests.WorkloadRequests,
+    ) -> responses.WorkloadRequestList:
+        """Raises Unreadable if the database fails."""
+        return await self._of_one_moment(
+            lambda table: requests_now(table, stamp, state, now_ms, query)
+        )
+
+    async def _of_one_moment(self, answer: Callable[[EnergyTable], T]) -> T:
+        def read() -> T:
+            with self._open_energy() as opened, opened.at_one_moment() as table:
+                return answer(table)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
 
     async def idle_holders(self) -> list[responses.IdleHolder] | None:
         """None if they cannot be read: the cards are shown all the same."""
@@ -91,10 +112,6 @@ class EnergyReader:
                 )
                 for each in table.holders()
             ]
-
-    def _saved(self, stamp: responses.Stamp, now_ms: int) -> responses.Saved:
-        with self._open_energy() as opened, opened.at_one_moment() as table:
-            return saved_now(table, stamp, now_ms)
 
     def _read(
         self, stamp: responses.Stamp, period: Period, query: requests.Energy

@@ -22,14 +22,8 @@ from joulie_projections.energy.report import (
     report_of,
 )
 from joulie_projections.energy.savings import Period, saved_in, savings_of
-from joulie_simulator.energy.counterfactual import (
-    BASELINE,
-    VARIANTS,
-    Comparison,
-    Interval,
-    Run,
-    compared,
-)
+from joulie_simulator.energy.closed_loop import BASELINE
+from joulie_simulator.energy.counterfactual import VARIANTS, Comparison, Interval, Run, compared
 from joulie_simulator.energy.product import Product
 
 FORMAT = f"joulie-energy-report/{in_force('report')}"

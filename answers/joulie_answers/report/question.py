@@ -14,14 +14,8 @@ from joulie_projections.energy.meters import NONE
 from joulie_projections.energy.pods import CPU_PERMILLE, NodeEntry, PodEntry
 from joulie_projections.energy.report import EnergyReport
 from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
-from joulie_simulator.energy.counterfactual import (
-    Happened,
-    LoggedPod,
-    LoggedSleep,
-    Question,
-    step_s,
-    whole_cards,
-)
+from joulie_simulator.energy.closed_loop import LoggedPod, step_s, whole_cards
+from joulie_simulator.energy.counterfactual import Happened, LoggedSleep, Question
 from joulie_simulator.energy.logged_fleet import LoggedNode
 from joulie_simulator.energy.product import Product
 
@@ -244,4 +238,5 @@ def _pod(life: PodLife, from_ms: int, to_ms: int) -> LoggedPod:
         whole_cards(life.pod.gpu_milli),
         life.pod.workload == "performance",
         max(1, (life.end_ms or to_ms) - start_ms) / 1000,
+        life.pod.memory_bytes,
     )

@@ -13,7 +13,7 @@ import numpy as np
 from joulie_audit.ledger.availability import Change
 from joulie_audit.ledger.pods_in_log import PodLife
 from joulie_projections.energy.pods import Capacity, PodEntry
-from joulie_simulator.energy.counterfactual import whole_cards
+from joulie_simulator.energy.closed_loop import whole_cards
 
 # At one time, what gives room comes before what takes it, so that room is not seen too often.
 LEAVES, GIVES, TAKES, ARRIVES = range(4)

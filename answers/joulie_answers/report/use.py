@@ -14,7 +14,7 @@ from joulie_projections.energy.pods import (
     weight_of,
 )
 from joulie_projections.hardware.card_power import CardPower
-from joulie_simulator.energy.counterfactual import whole_cards
+from joulie_simulator.energy.closed_loop import whole_cards
 
 LEAST_USE = 0.02
 HALVINGS = 40  # of the range in which the use is searched: more than its digits

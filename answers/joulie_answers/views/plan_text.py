@@ -17,6 +17,9 @@ from joulie_bus.events import (
     PlacementOpened,
     PlanMade,
     ProfileAssigned,
+    Resized,
+    ResizeOrdered,
+    ResizeRefused,
     SleepOrdered,
     TransitionCompleted,
     WakeOrdered,
@@ -26,8 +29,10 @@ from joulie_bus.streams.authority import require_authority
 from joulie_bus.streams.records import Record
 from joulie_operator.planning.power.budget import is_of_rack, shares_in
 from joulie_operator.planning.power_target import place
+from joulie_operator.planning.request_sizes import total_in_words
 
 NS = 10**9
+RESIZES = "requests"  # in place of a plan: changes of requests are part of none
 _json = msgspec.json.Encoder().encode
 
 
@@ -108,8 +113,21 @@ def _transition_fields(event: object) -> tuple[str, str, str, str] | None:
             return event.plan, event.node, _USES[type(event)], event.because
         case CapsSet():
             return event.plan, event.node, _caps(event), ""
+        case ResizeOrdered() | Resized() | ResizeRefused():
+            return RESIZES, event.node, *_resize(event)
         case _:
             return None
+
+
+def _resize(event: ResizeOrdered | Resized | ResizeRefused) -> tuple[str, str]:
+    """The pod with what it requests, and the reason."""
+    match event:
+        case ResizeOrdered():
+            return f"{event.pod}, {event.change}", event.because
+        case Resized():
+            return f"{event.pod}, {event.change}", f"it requests {total_in_words(event.after)}"
+        case ResizeRefused():
+            return f"{event.pod}, {event.reason}", event.because
 
 
 def _caps(event: CapsSet) -> str:

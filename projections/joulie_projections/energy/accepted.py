@@ -4,6 +4,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import Fact, NodeGone, codec
+from joulie_bus.events.codec import Origin
 from joulie_bus.streams.authority import measured_on, require_authority
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
@@ -51,16 +52,27 @@ def _next_reading(record: Record, counter: TelemetryCounter) -> Fact | None:
     return fact
 
 
-def accepted_other(draft: Draft, record: Record) -> Fact | None:
-    """By the general rules. While readings are counted in bulk, flush their counter before."""
+def read_other(record: Record) -> tuple[Fact, Origin] | None:
+    """None for what is in quarantine."""
     try:
         envelope = codec.open_envelope(record.data, HERE)
         codec.origin_of(envelope.id, HERE)
         fact: Fact = codec.read(envelope, HERE)  # type: ignore[assignment]
-        origin = by_producer_row(record.stream, require_authority(record, envelope, fact, HERE))
+        return fact, require_authority(record, envelope, fact, HERE)
+    except Undecodable:
+        return None
+
+
+def accepted_other(draft: Draft, record: Record) -> Fact | None:
+    """By the general rules. While readings are counted in bulk, flush their counter before."""
+    read = read_other(record)
+    if read is None:
+        return None
+    fact, origin = read[0], by_producer_row(record.stream, read[1])
+    try:
         if not is_new(draft, origin) or is_superseded(draft, origin, fact):
             return None
-    except Undecodable:  # it is in quarantine
+    except Undecodable:  # of a life that was retired
         return None
     if isinstance(fact, NodeGone):
         drop_agent(draft, fact.node)

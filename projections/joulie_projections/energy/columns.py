@@ -5,16 +5,16 @@ repeated, a restarted producer, a node that is new or gone), nothing is folded, 
 folds the messages.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from joulie_bus.events import Fact, NodeGone
+from joulie_bus.events import Fact, NodeGone, TelemetrySampled
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_projections.energy.accepted import accepted_other
+from joulie_projections.energy.accepted import accepted_other, read_other
 from joulie_projections.energy.ledger import CardReading, Ledger
 from joulie_projections.energy.meters import Counts, Readings
 from joulie_projections.fold.producers import TelemetryCounter
@@ -67,17 +67,28 @@ class LogColumns(NamedTuple):
     length: int  # in records
 
 
+class _Counted(NamedTuple):
+    """A message with a number among those of the readings."""
+
+    life: str
+    number: int
+    fact: Fact
+
+
 def fold_columns(
     ledger: Ledger, draft: Draft, part: LogColumns, position: int, set_aside: Collection[int]
 ) -> bool:
     """`position` is that before the part. Returns False, without a change, if the messages have to
     be folded instead."""
     counter = TelemetryCounter(draft)
-    columns = part.readings
-    highest = _last_numbers(counter, columns)
-    if highest is None or not _is_plain(ledger, part, position, set_aside):
+    columns, counted = part.readings, _counted_in(part, position, set_aside)
+    if counted is None or not _is_plain(ledger, part, position, set_aside):
         return False
-    facts = _facts_of(draft, part, position, set_aside)
+    highest = _last_numbers(counter, columns, counted)
+    replacing = {each.life for each in counted.values() if each.fact.REPLACES}
+    if highest is None or not all(map(counter.is_whole, replacing)):
+        return False
+    facts = _facts_of(draft, part, position, set_aside, counted)
     if any(isinstance(fact, NodeGone) for _, fact, _ in facts):
         return False
     rows = np.array([ledger.row_of(name) for name in columns.nodes], np.intp)
@@ -95,40 +106,68 @@ def fold_columns(
 
 
 def _is_plain(ledger: Ledger, part: LogColumns, position: int, set_aside: Collection[int]) -> bool:
-    if any(record.stream is Stream.TEL for _, record in part.others):
-        return False
     places = part.readings.place + position + 1
     if set_aside and np.isin(places, list(set_aside)).any():
         return False
     return all(map(ledger.is_metered, part.readings.nodes))
 
 
-def _last_numbers(counter: TelemetryCounter, columns: ReadingColumns) -> dict[str, int] | None:
+def _counted_in(
+    part: LogColumns, position: int, set_aside: Collection[int]
+) -> Mapping[int, _Counted] | None:
+    """By place, the messages of telemetry that are no readings, such as `pods.used`; None if one is
+    a reading, or cannot be read."""
+    found: dict[int, _Counted] = {}
+    for place, record in part.others:
+        if record.stream is not Stream.TEL or position + 1 + place in set_aside:
+            continue
+        read = read_other(record)
+        if read is None or isinstance(read[0], TelemetrySampled):
+            return None
+        fact, origin = read
+        found[place] = _Counted(f"{origin.producer}:{origin.boot}", origin.seq, fact)
+    return found
+
+
+def _last_numbers(
+    counter: TelemetryCounter, columns: ReadingColumns, counted: Mapping[int, _Counted]
+) -> dict[str, int] | None:
     """The highest number of each producer, if each counts on by one from the number that was folded
     last."""
-    order = np.argsort(columns.life, kind="stable")
-    life, seq = columns.life[order], columns.seq[order]
+    lives = [*dict.fromkeys((*columns.lives, *(each.life for each in counted.values())))]
+    which = {life: at for at, life in enumerate(lives)}
+    rows = [(place, which[each.life], each.number) for place, each in counted.items()]
+    others = np.array(rows, np.int64).reshape(-1, 3).T
+    pairs = zip((columns.place, columns.life, columns.seq), others, strict=True)
+    place, life, seq = (np.concatenate(pair) for pair in pairs)
+    order = np.lexsort((place, life))
+    life, seq = life[order], seq[order]
     is_first = np.ones(len(life), np.bool_)
     is_first[1:] = life[1:] != life[:-1]
     if not np.all(is_first[1:] | (np.diff(seq) == 1)):
         return None
-    lives = [columns.lives[int(which)] for which in life[is_first]]
+    names = [lives[int(each)] for each in life[is_first]]
     firsts: list[int] = seq[is_first].tolist()
     lasts: list[int] = seq[np.roll(is_first, -1)].tolist()
-    if any(counter.highest(name) != at - 1 for name, at in zip(lives, firsts, strict=True)):
+    if any(counter.highest(name) != at - 1 for name, at in zip(names, firsts, strict=True)):
         return None
-    return dict(zip(lives, lasts, strict=True))
+    return dict(zip(names, lasts, strict=True))
 
 
 def _facts_of(
-    draft: Draft, part: LogColumns, position: int, set_aside: Collection[int]
+    draft: Draft,
+    part: LogColumns,
+    position: int,
+    set_aside: Collection[int],
+    counted: Mapping[int, _Counted],
 ) -> list[tuple[int, Fact, int]]:
     """The place, the fact and its time."""
     found: list[tuple[int, Fact, int]] = []
     for place, record in part.others:
         if position + 1 + place in set_aside:
             continue
-        fact = accepted_other(draft, record)
+        known = counted.get(place)
+        fact = accepted_other(draft, record) if known is None else known.fact
         if fact is not None:
             found.append((place, fact, record.at))
     return found

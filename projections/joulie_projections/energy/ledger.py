@@ -30,6 +30,7 @@ from joulie_bus.events import (
     PodFinished,
     PodGone,
     PodPending,
+    PodsUsed,
     ProfileAssigned,
     SleepOrdered,
     TelemetrySampled,
@@ -67,6 +68,7 @@ from joulie_projections.energy.pods import (
     share_out,
     stays_of,
 )
+from joulie_projections.energy.use import Uses
 
 NS_PER_MS = 1_000_000
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -93,6 +95,7 @@ class Ledger:
         self.hour: list[NodeEnergy] = []  # of the minutes of the running hour that have ended
         self.cards = MeteredCards()
         self.grid = Grid()
+        self.uses = Uses()
         self.rates: set[Rate] = set()  # that were in force in the running hour
         self._by_zone: dict[str, list[float | None]] = {}
         self.closed: list[Interval] = []
@@ -180,7 +183,7 @@ class Ledger:
                 return () if known is None else (known.node,)
             case NodeSeen() | HardwareDiscovered() | GpuSeen():
                 return (fact.node,)
-            case PodPending() | FacilityPolled() | NamespaceSeen() | DevicesAsked():
+            case PodPending() | PodsUsed() | FacilityPolled() | NamespaceSeen() | DevicesAsked():
                 return ()
             case _:
                 return None
@@ -398,7 +401,13 @@ class Ledger:
                 self._planned(fact.node, fact.plan)
                 self._power_ordered(fact, at_ms)
             case _:
-                self.cards.fold(fact)
+                self._fold_rest(fact, at_ms)
+
+    def _fold_rest(self, fact: Fact, at_ms: int) -> None:
+        if isinstance(fact, PodsUsed):
+            self.uses.fold(fact, at_ms, self.pods)
+        else:
+            self.cards.fold(fact)
 
     def _node(self, name: str) -> NodeEntry:
         known = self.nodes.get(name)

@@ -20,6 +20,7 @@ from joulie_projections.energy.intervals import LARGEST_BODY, LEVEL, Interval, N
 from joulie_projections.energy.ledger import RULE, Ledger
 from joulie_projections.energy.meters import COLUMNS
 from joulie_projections.energy.pods import Capacity, NodeEntry, PodEntry
+from joulie_projections.energy.use import DayOfUse, Uses, decoded, encoded
 from joulie_projections.state.rows import Row, apply_rows, encode, tables_of
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
@@ -50,6 +51,8 @@ class _Saved(msgspec.Struct, array_like=True):
     grid: list[Rate]
     rates: list[Rate]
     cards: list[NodeCards]
+    use_day_ms: int
+    uses: bytes
     rule: int
     newest_ms: int
 
@@ -86,6 +89,9 @@ class LedgerState:
         closed, self.ledger.closed = self.ledger.closed, []
         return closed
 
+    def take_closed_uses(self) -> list[DayOfUse]:
+        return self.ledger.uses.take_closed()
+
     def packed(self) -> bytes:
         """The state without closed intervals, which have to be taken before."""
         ledger = self.ledger
@@ -105,6 +111,8 @@ class LedgerState:
             list(ledger.grid),
             sorted(ledger.rates),
             ledger.cards.packed(),
+            ledger.uses.day_ms,
+            encoded(ledger.uses.running()),
             RULE,
             ledger.newest_ms,
         )
@@ -141,6 +149,7 @@ def unpacked(body: bytes, digest: bytes) -> LedgerState:
     ledger.rates = set(saved.rates)
     ledger.cards = MeteredCards(saved.cards)
     ledger.newest_ms = saved.newest_ms
+    ledger.uses = Uses(saved.use_day_ms, decoded(saved.uses))
     apply_rows(state.counters, [Row(*row) for row in saved.producers])
     return state
 

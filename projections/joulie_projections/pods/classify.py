@@ -4,7 +4,6 @@ The result names the rule that matched, so that `joulie explain` can show why a 
 """
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -156,14 +155,15 @@ def _required_terms(pod: Pod) -> list[Term] | None:
 
 def _term_admits(term: Term, profile: str | None) -> bool:
     """Matches as kube-scheduler does: empty and invalid terms match no node."""
+    ours = (each for each in term.match_expressions or () if each.key == PROFILE_LABEL)
+    return is_valid_term(term) and all(_requirement_admits(each, profile) for each in ours)
+
+
+def is_valid_term(term: Term) -> bool:
+    """Whether any node can match it."""
     expressions, fields = term.match_expressions or [], term.match_fields or []
-    if not (expressions or fields) or not _is_valid(expressions, fields):
-        return False
-    return all(_requirement_admits(r, profile) for r in expressions if r.key == PROFILE_LABEL)
-
-
-def _is_valid(expressions: Iterable[Requirement], fields: Iterable[Requirement]) -> bool:
-    return all(map(_is_expression, expressions)) and all(map(_is_field, fields))
+    is_valid = all(map(_is_expression, expressions)) and all(map(_is_field, fields))
+    return is_valid and bool(expressions or fields)
 
 
 def _is_expression(requirement: Requirement) -> bool:

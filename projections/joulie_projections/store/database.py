@@ -97,11 +97,11 @@ def migrator(place: Place) -> Engine:
     return _writable(place, _durable)
 
 
-def reader(place: Place) -> Engine:
+def reader(place: Place, pool: type[Pool] = QueuePool) -> Engine:
     """A read-only engine."""
     if (url := _url(place)) is not None:
-        return postgres_engine(url, READER, OF_READERS)
-    return _sqlite(f"file:{_file(place)}?mode=ro&uri=true", "BEGIN", _tolerant)
+        return postgres_engine(url, READER, OF_READERS, pool)
+    return _sqlite(f"file:{_file(place)}?mode=ro&uri=true", "BEGIN", _tolerant, pool=pool)
 
 
 def read_committed(engine: Engine) -> Engine:
@@ -168,8 +168,13 @@ def ledger_file(place: Place) -> Path:
 
 def require_reachable(engine: Engine) -> None:
     """Raises DatabaseUnreachable if no connection can be opened."""
+    connection_of(engine).close()
+
+
+def connection_of(engine: Engine) -> Connection:
+    """Raises DatabaseUnreachable if no connection can be opened."""
     try:
-        engine.connect().close()
+        return engine.connect()
     except OperationalError as error:
         where = masked(engine.url.render_as_string())
         raise DatabaseUnreachable(where, masked(str(error.orig))) from error

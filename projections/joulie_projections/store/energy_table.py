@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from joulie_bus.errors import LedgerFenced, Unreadable
-from joulie_projections.energy import idle_holders, savings
+from joulie_projections.energy import idle_holders, savings, use
 from joulie_projections.energy.grid import Rate
 from joulie_projections.energy.idle_holders import IdleHolder
 from joulie_projections.energy.intervals import (
@@ -32,6 +32,7 @@ from joulie_projections.energy.report import Reading
 from joulie_projections.energy.saved import LedgerState, digest_of
 from joulie_projections.energy.saved import unpacked as unpacked_state
 from joulie_projections.energy.savings import Savings
+from joulie_projections.energy.use import DayOfUse, WorkloadUse
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.energy_lag import NAME, behind_s_of
@@ -39,6 +40,7 @@ from joulie_projections.store.store import insert_new
 from joulie_projections.store.tables import batch, energy, energy_state, ledger_metadata, metadata
 
 SAVINGS, HOLDERS = "savings", "idle-holders"
+USE = "use"  # the kind of a day's use, which no node has a row of
 EVERY_KIND = ("node", "group", "pod", "grid", "card")
 EMPTY: list[NodeEnergy] = []
 
@@ -54,6 +56,14 @@ class Period(NamedTuple):
 
     def holds(self, grain: Grain, start_ms: int) -> bool:
         return start_ms >= self.from_ms and start_ms + LENGTHS[grain] <= self.to_ms
+
+
+class UseReading(NamedTuple):
+    """The use of each workload in a period, up to a position."""
+
+    workloads: Sequence[WorkloadUse]
+    position: int = 0
+    behind_s: float = 0.0
 
 
 class EnergyTable:
@@ -111,6 +121,7 @@ class EnergyTable:
         """Writes the closed intervals and the state; raises LedgerFenced, without a change, if the
         table is not at the position `before`, because another process has written it."""
         closed = list(state.ledger.closed)  # which the state keeps until they are committed
+        days = list(state.ledger.uses.closed)
         body = state.packed()
         values = {"position": state.position, "digest": digest_of(body), "body": body}
         with self._engine.begin() as db:
@@ -122,7 +133,10 @@ class EnergyTable:
                 _write(db, interval)
             for hour in (interval for interval in closed if interval.grain == "hour"):
                 _close_day_before(db, hour.start_ms)
+            for day in days:
+                _write_use(db, day)
         state.take_closed()
+        state.take_closed_uses()
 
     def keep_savings(self, found: Savings) -> str:
         """Replaces those of an earlier report, and of an earlier report of the same day. Returns
@@ -208,6 +222,18 @@ class EnergyTable:
         intervals, state = found
         return Reading(intervals, state.position, state.ledger.newest_ms, behind_s)
 
+    def uses(self, from_ms: int) -> UseReading:
+        """Of the days since then, and of the running one."""
+        mine = (energy.c.kind == USE, energy.c.start_ms >= start_of("day", from_ms))
+        with self._reading() as db:
+            bodies = list(db.scalars(select(energy.c.body).where(*mine)))
+            state = _state_in(db)
+            position = state.position if state else 0
+            behind_s = behind_s_of(db, position)
+        running = state.ledger.uses.running() if state else []
+        days = [*map(use.unpacked, bodies), running]
+        return UseReading(use.summed(days), position, behind_s)
+
     def by_minutes(self, from_ms: int, to_ms: int) -> list[Interval]:
         """The energy of nodes over time, by minutes as far as they are kept."""
         with self._reading() as db:
@@ -280,6 +306,14 @@ def _write(db: Connection, interval: Interval) -> None:
     for kind, body in bodies.items():
         values = {"grain": interval.grain, "start_ms": interval.start_ms, "kind": kind}
         insert_new(db, energy, values | {"body": body})
+
+
+def _write_use(db: Connection, day: DayOfUse) -> None:
+    """And drops the days that are old enough."""
+    values = {"grain": "day", "start_ms": day.start_ms, "kind": USE}
+    insert_new(db, energy, values | {"body": use.packed(day.workloads)})
+    kept_from_ms = day.start_ms - use.KEPT_MS
+    db.execute(delete(energy).where(energy.c.kind == USE, energy.c.start_ms < kept_from_ms))
 
 
 def _close_day_before(db: Connection, hour_ms: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import URL, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.pool import Pool, QueuePool
 
 from joulie_bus.errors import DatabaseUrlRefused
 from joulie_migrations.cuts import TRIMMER
@@ -91,10 +92,13 @@ def names_several(url: URL) -> bool:
     return "," in hosts if isinstance(hosts, str) else len(hosts) > 1
 
 
-def postgres_engine(url: URL, role: str, settings: dict[str, str]) -> Engine:
+def postgres_engine(
+    url: URL, role: str, settings: dict[str, str], pool: type[Pool] = QueuePool
+) -> Engine:
     """One snapshot per transaction, with the rights of `role`, whatever the user of the URL."""
     engine = create_engine(
         url,
+        poolclass=pool,
         isolation_level="REPEATABLE READ",
         connect_args={
             "connect_timeout": CONNECT_SEVERAL_S if names_several(url) else CONNECT_S,

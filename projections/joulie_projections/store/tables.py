@@ -93,7 +93,7 @@ batch = Table(
     Column("p_from", BigInteger, nullable=False),
     Column("p_to", BigInteger, primary_key=True, autoincrement=False),
     Column("ranges", LargeBinary, nullable=False),
-    Column("merkle_root", LargeBinary, nullable=False),
+    Column("facts_hash", LargeBinary, nullable=False),
     Column("state_digest", LargeBinary, nullable=False),
     Column("prev", LargeBinary, nullable=False),
     Column("head", LargeBinary, nullable=False),

@@ -18,9 +18,12 @@ from joulie_bus.events import (
     PodBound,
     PodFinished,
     PodGone,
+    PodsUsed,
+    PodUse,
     SleepOrdered,
     TelemetrySampled,
     WakeOrdered,
+    packed_uid,
 )
 from joulie_bus.streams.records import Record
 from joulie_projections.energy.intervals import Interval
@@ -64,6 +67,14 @@ FACTS = st.one_of(
         lambda uid, node, fast: bound(uid, node, performance=fast), UIDS, NODES, st.booleans()
     ),
     st.builds(lambda uid, node, cores: bound(uid, node, cores=cores), UIDS, NODES, CORES),
+    st.builds(
+        lambda node, uid, milli: PodsUsed(
+            node=node, source="cgroup-v2", pods=(PodUse(packed_uid(uid), 60, milli, milli),)
+        ),
+        NODES,
+        UIDS,
+        st.integers(0, 10**6),
+    ),
     st.builds(PodFinished, uid=UIDS),
     st.builds(PodGone, uid=UIDS),
     st.builds(node_seen, NODES),
