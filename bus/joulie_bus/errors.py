@@ -71,7 +71,9 @@
     │   ├── AgedOut              the stream no longer has the messages that were requested
     │   └── NeverArchived        they had aged out before they were archived
     ├── NotWritten               a file that a command was to write
+    ├── QueryNotRun              a query in SQL that is no single SELECT, or beyond its limits
     ├── NotCompared              a run of a comparison that failed
+    ├── NotTried                 a cluster that could not be listed or read for a trial
     ├── NotArchived              an archive that cannot be written
     ├── PassedOver               messages of a stream in no manifest, or in two
     ├── NotTrimmed               an archive that does not hold what a trim would delete
@@ -653,6 +655,18 @@ class NotWritten(JoulieError):
 
 class NotCompared(JoulieError):
     """A run of a comparison failed, so there is nothing to compare."""
+
+
+class NotTried(JoulieError):
+    def __init__(self, why: str, advice: str = "Nothing was computed.") -> None:
+        super().__init__(f"{_sentence(why)} {advice}")
+
+
+class QueryNotRun(JoulieError):
+    def __init__(self, why: str, advice: str) -> None:
+        super().__init__(
+            f"The query was not run, and nothing was changed. {_sentence(why)} {advice}"
+        )
 
 
 class NotArchived(JoulieError):

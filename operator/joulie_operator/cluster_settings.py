@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from joulie_bus.core.kube_names import is_label, is_label_key
 from joulie_bus.runtime.settings import boolean, number, setting, some_time, text
+from joulie_operator.planning.resizes import MODES, Mode
 from joulie_operator.planning.rules import numbers
 from joulie_projections.hardware.catalog import GPU_MODELS
 from joulie_projections.twin.totals import RACK_CAPACITY_W
@@ -172,6 +173,25 @@ class FacilitySettings:
         "FACILITY_COOLING_POWER_METRIC",
         "datacenter_cooling_power_watts",
         "Cooling power in watts",
+    )
+
+
+def requests_mode(text: str) -> Mode:
+    """one of off, recommend, in-place"""
+    modes: dict[str, Mode] = {mode: mode for mode in MODES}
+    if text not in modes:
+        raise ValueError("unknown")
+    return modes[text]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestSettings:
+    mode: Mode = setting(
+        requests_mode,
+        "REQUESTS",
+        "recommend",
+        "What becomes of the requests of pods that consent by the label joulie.io/right-size: "
+        "reasons in the log, or changes in place, by a right of its own",
     )
 
 

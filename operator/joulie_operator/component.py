@@ -21,6 +21,7 @@ from joulie_operator.cluster_settings import (
     GridSettings,
     LeaseSettings,
     PowerSettings,
+    RequestSettings,
 )
 from joulie_operator.observe.cluster_visibility import (
     ClusterVisibility,
@@ -55,6 +56,7 @@ SETTINGS = (
     CatalogSettings,
     GpuResourceSettings,
     GpuLabelSettings,
+    RequestSettings,
 )
 
 
@@ -163,6 +165,7 @@ async def _lead(
         )
         _start(tasks, writing)
         _start(tasks, _optional(wires, view, api, entries))
+        _start(tasks, _resizing(wires, bus, view, api))
         _start(tasks, _planning(wires, bus, view, cluster.watches))
         _start(tasks, _polling(wires, bus, view, entries))
 
@@ -191,6 +194,20 @@ def _optional(
         from joulie_operator.power.switching import PowerSwitch
 
         yield VitalTask.SWITCH, PowerSwitch(api, view, entries).run
+
+
+def _resizing(
+    wires: Wiring, bus: Log, view: View, api: "ApiServer"
+) -> Iterator[tuple[VitalTask, Work]]:
+    """With every setting: what an earlier one allowed is given back."""
+    if wires.source.load(OperatorSettings).dry_run:
+        return
+    from joulie_operator.apply.resizes import Resizer
+    from joulie_projections.store.energy_table import EnergyTable
+
+    place, mode = wires.data.database, wires.source.load(RequestSettings).mode
+    resizer = Resizer(api, bus, wires.subjects, view, lambda: EnergyTable.readable(place), mode)
+    yield VitalTask.RESIZE, resizer.run
 
 
 async def _plan(wires: Wiring, bus: Log, view: View, entries: "Sequence[Entry]") -> None:

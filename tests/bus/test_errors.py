@@ -23,6 +23,7 @@ EXAMPLES: list[JoulieError] = [
     errors.CopyDiffers("the table decision"),
     errors.NotMoved("There is no /data/joulie.db."),
     errors.NotWritten("--out=/nope/x", "No such file or directory"),
+    errors.QueryNotRun("It is not one SELECT.", "Give one SELECT."),
     errors.QueryRefused("32 queries run or wait"),
     errors.AgedOut("JOULIE_OBS", 3, 9),
     errors.NeverArchived("/archive", 3, 9),
@@ -78,6 +79,7 @@ EXAMPLES: list[JoulieError] = [
     errors.NotInTheLog("There is no entry 12: the log goes from 1 to 11. Nothing was proved."),
     errors.NotAnswered(404, "No node 'n9' at position 5. Nothing was read."),
     errors.NotTrimmed("/archive and the database differ at entry 7. Nothing was deleted."),
+    errors.NotTried("a node of the list cannot be read: it is cut off"),
     errors.NotCompared("The run failed: the address is in use. Nothing was compared."),
     errors.ArchiveBroken("/archive/facts.seg", "its SHA-256 does not match"),
 ]

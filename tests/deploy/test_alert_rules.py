@@ -109,6 +109,7 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
     "JouliePlansStopped": gauge("plans_stopped", 'reason="view",instance="operator"'),
     "JoulieContestedCards": gauge("contested_cards", 'instance="operator"'),
     "JoulieNodesLost": gauge("nodes_lost", 'instance="operator"'),
+    "JoulieRequestsDeferred": gauge("resizes_pending", 'instance="operator"'),
     "JouliePowerTargetMissed": gauge("power_drawn_watts", 'feed="",instance="operator"', 900)
     | gauge("power_target_watts", 'feed="",instance="operator"', 800),
     "JoulieCapsRefused": gauge("nodes_refusing_caps", 'instance="operator"'),

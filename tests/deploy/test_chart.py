@@ -713,6 +713,21 @@ def test_the_operator_may_evict_only_if_the_chart_says_so(home: Path) -> None:
     assert (subject["name"], subject["namespace"]) == ("joulie-operator", NAMESPACE)
 
 
+def test_the_operator_may_change_requests_only_if_the_chart_says_so(home: Path) -> None:
+    assert "joulie-requests" not in of_kind(rendered(home), "ClusterRole")
+
+    trees = rendered(home, "--set", "operator.requests=true", "--set", "scheduler.mode=none")
+    rules = of_kind(trees, "ClusterRole")
+    policies = of_kind(trees, "ValidatingAdmissionPolicy")
+
+    assert rules["joulie-requests"]["rules"][0]["resources"] == ["pods/resize"]
+    # The mark of a pod is written with its status, also where no pod is nominated.
+    assert "pods/status" in [
+        what for each in rules["joulie-operator"]["rules"] for what in each["resources"]
+    ]
+    assert {"joulie-requests", "joulie-nominations"} <= policies.keys()
+
+
 def test_images_are_named_by_digest_where_one_is_given(home: Path) -> None:
     digest = f"sha256:{'0f' * 32}"
     text = json.dumps(rendered(home, "--set", f"image.digest={digest}"))

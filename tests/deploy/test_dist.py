@@ -80,6 +80,7 @@ def test_an_installed_wheel_has_all_commands(installed: Path) -> None:
     assert "usage: kubectl joulie" in output(installed / "bin/kubectl-joulie", "--help")
 
 
+@pytest.mark.long
 def test_an_installed_wheel_makes_its_database(installed: Path, tmp_path: Path) -> None:
     said = output(installed / "bin/joulie", "migrate", "--data", tmp_path / "data")
 

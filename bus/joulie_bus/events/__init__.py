@@ -100,6 +100,15 @@ from joulie_bus.events.pods import (
     Ties,
     WorkloadClass,
 )
+from joulie_bus.events.resizes import (
+    Change,
+    ContainerRequest,
+    Requests,
+    Resized,
+    ResizeOrdered,
+    ResizeRefused,
+    UseBasis,
+)
 from joulie_bus.events.settings import SettingsDeclared
 from joulie_bus.events.telemetry import (
     CapsMeasured,
@@ -128,7 +137,9 @@ from joulie_bus.events.unions import (
     Observed,
     PlanEvent,
     PodFact,
+    PodResize,
 )
+from joulie_bus.events.use import PodsUsed, PodUse, UseSource, packed_uid, unpacked_uid
 
 __all__ = [
     "DECISION_TYPES",
@@ -151,9 +162,11 @@ __all__ = [
     "CardFact",
     "CardRead",
     "CardSource",
+    "Change",
     "ClaimConfirmed",
     "ClaimEvent",
     "ClaimReleased",
+    "ContainerRequest",
     "Decision",
     "DecisionEntry",
     "DecisionsDropped",
@@ -210,6 +223,9 @@ __all__ = [
     "PodFinished",
     "PodGone",
     "PodPending",
+    "PodResize",
+    "PodUse",
+    "PodsUsed",
     "PowerSource",
     "PreemptDecided",
     "PrioritizeDecided",
@@ -218,6 +234,10 @@ __all__ = [
     "Promise",
     "PromiseKey",
     "ReleaseReason",
+    "Requests",
+    "ResizeOrdered",
+    "ResizeRefused",
+    "Resized",
     "SafeCard",
     "SettingsDeclared",
     "SleepOrdered",
@@ -227,10 +247,14 @@ __all__ = [
     "Terms",
     "Ties",
     "TransitionCompleted",
+    "UseBasis",
+    "UseSource",
     "Values",
     "Verb",
     "WakeOrdered",
     "WorkloadClass",
     "named_terms",
     "named_values",
+    "packed_uid",
+    "unpacked_uid",
 ]

@@ -26,6 +26,7 @@ MOST_MW = 10**12  # of one node or one part of it: a gigawatt
 MOST_FACILITY_MW = 10**14
 MOST_READ_CARDS = 256  # of one node, in one reading
 MOST_METERED_PODS = 1000  # of one node, in one reading
+MOST_USE_S = 3600  # of one line about the use of a pod
 MOST_LATE_MS = 31 * 86_400_000  # of a reading that was kept during an outage
 MOST_GIVEN = 1000  # cards that one Binding names
 MOST_DEVICE_ASKS = 64  # claims of one pod
@@ -55,6 +56,7 @@ GivenCards = Annotated[tuple[Name, ...], Meta(max_length=MOST_GIVEN)]
 # Bytes.
 Sha256 = Annotated[bytes, Meta(max_length=32)]
 PublicKey = Annotated[bytes, Meta(min_length=32, max_length=32)]  # Ed25519
+PackedUid = Annotated[bytes, Meta(min_length=1, max_length=UID)]
 Signature = Annotated[bytes, Meta(min_length=64, max_length=64)]
 
 # Numbers.
@@ -71,6 +73,8 @@ CpuMilli = Annotated[int, Meta(ge=0, le=MOST_CPU_MILLI)]
 ShareMilli = Annotated[int, Meta(ge=0, le=1000)]
 GpuMilli = Annotated[int, Meta(ge=0, le=MOST_GPU_MILLI)]
 Bytes = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
+Mib = Annotated[int, Meta(ge=0, le=MOST_BYTES >> 20)]
+UseSeconds = Annotated[int, Meta(ge=1, le=MOST_USE_S)]
 CardCount = Annotated[int, Meta(ge=0, le=MOST_CARDS)]
 CardMb = Annotated[int, Meta(ge=0, le=MOST_CARD_MB)]
 Ordinal = Annotated[int, Meta(ge=0, lt=2**31)]  # of a node, among the rows of the twins

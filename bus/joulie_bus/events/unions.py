@@ -32,11 +32,13 @@ from joulie_bus.events.plans import (
     WakeOrdered,
 )
 from joulie_bus.events.pods import NamespaceSeen, PodBound, PodFinished, PodGone, PodPending
+from joulie_bus.events.resizes import Resized, ResizeOrdered, ResizeRefused
 from joulie_bus.events.settings import SettingsDeclared
 from joulie_bus.events.telemetry import CapsMeasured, FacilityPolled, TargetSet, TelemetrySampled
+from joulie_bus.events.use import PodsUsed
 
 # What is measured and found on a node, by its agent or by a program for many nodes.
-NodeReading: TypeAlias = TelemetrySampled | InventoryRead | CapsApplied | CapsRefused
+NodeReading: TypeAlias = TelemetrySampled | InventoryRead | CapsApplied | CapsRefused | PodsUsed
 # What agents alone report of their nodes.
 AgentReport: TypeAlias = NodeReading | CapsSettable
 NodeFact: TypeAlias = AgentReport | NodeSeen | NodeGone | HardwareDiscovered
@@ -62,7 +64,9 @@ NodeUse: TypeAlias = (
     SleepOrdered | WakeOrdered | EvictionOrdered | PlacementClosed | PlacementOpened
 )
 NodePlan: TypeAlias = ProfileAssigned | DrainingBegun | CapsSet | TransitionCompleted | NodeUse
-PlanEvent: TypeAlias = PlanMade | NodePlan
+# About single pods: no part of a plan, and published apart from it.
+PodResize: TypeAlias = ResizeOrdered | Resized | ResizeRefused
+PlanEvent: TypeAlias = PlanMade | NodePlan | PodResize
 ClaimEvent: TypeAlias = CardClaimed | ClaimConfirmed | ClaimReleased
 Fact: TypeAlias = (
     NodeFact

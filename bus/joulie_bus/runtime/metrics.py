@@ -624,6 +624,17 @@ EVICTIONS = Counter(
     ["outcome"],
     registry=OPERATOR,
 )
+RESIZES = Counter(
+    "joulie_resizes_total",
+    "Changes of the requests of pods that the API server accepted, and reasons why there are none",
+    ["outcome"],
+    registry=OPERATOR,
+)
+RESIZES_PENDING = Gauge(
+    "joulie_resizes_pending",
+    "Pods whose kubelet has not carried out a change of their requests",
+    registry=OPERATOR,
+)
 POWER_SWITCHES = Counter(
     "joulie_power_switches_total",
     "Orders to switch nodes off or on, by order and outcome",

@@ -77,6 +77,7 @@ class VitalTask(enum.Enum):
     INVENTORY = _Row("inventory", _RESTARTS, ("operator",))
     POD_EVENTS = _Row("pod-events", _RESTARTS, ("operator",))
     EVICT = _Row("evict", _RESTARTS, ("operator",))
+    RESIZE = _Row("resize", _RESTARTS, ("operator",))
     SWITCH = _Row("switch", _RESTARTS, ("operator",))
     FACILITY = _Row("facility", _RESTARTS, ("operator",))
     GRID = _Row("grid", _RESTARTS, ("operator",))

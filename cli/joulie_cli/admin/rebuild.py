@@ -75,9 +75,10 @@ async def _past(
     wires: Wiring, bus: JetStreamLog, archive: Path
 ) -> AsyncGenerator[HistorySource, None]:
     from joulie_audit.access.past import history_of
+    from joulie_audit.archive.archived_facts import ArchivedFacts
     from joulie_audit.archive.combined_history import Sources
     from joulie_audit.archive.fact_source import StreamFacts, streams_of
-    from joulie_audit.archive.parts import Archive, ArchivedFacts
+    from joulie_audit.archive.parts import Archive
     from joulie_projections.projector.rebuild import HistorySource
 
     with history_of(wires) as history:

@@ -67,6 +67,10 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         f"Removed the labels of {done.labels} nodes, {done.twins} NodeTwins and the status of "
         f"{done.cards} cards."
     )
+    if done.requests.pods:
+        print(f"Gave {done.requests.pods} pods their own requests back.")
+    for named in done.requests.left:
+        print(f"{named} does not have its own requests yet; delete it to have them at once.")
     if args.scheduler:
         asyncio.run(_hand_back(cluster, args.scheduler))
     return 0

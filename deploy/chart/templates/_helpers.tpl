@@ -411,8 +411,8 @@ readinessProbe:
 {{- $selector := printf "{%s}" (include "joulie.selectorPairs" .root) }}
 {{- range splitList "\n---\n" ($text | replace "{'joulie.io/managed': 'true'}" $selector) }}
 {{- $tree := fromYaml . }}
-{{- /* Without an extender no pod is nominated. */}}
-{{- $nominates := ne $.root.Values.scheduler.mode "none" }}
+{{- /* Without an extender no pod is nominated; the mark of a pod is written by the same right. */}}
+{{- $nominates := or (ne $.root.Values.scheduler.mode "none") $.root.Values.operator.requests }}
 {{- if and $tree (ne $tree.kind "Namespace") (or $nominates (ne $tree.metadata.name "joulie-nominations")) }}
 {{- if eq (dig "metadata" "namespace" "" $tree) "joulie-system" }}
 {{- $_ := set $tree.metadata "namespace" $.root.Release.Namespace }}

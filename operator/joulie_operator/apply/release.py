@@ -11,6 +11,7 @@ import msgspec
 
 from joulie_bus.errors import KubernetesRefused
 from joulie_operator.apply.gpu_status import CARD
+from joulie_operator.apply.requests_back import RequestsBack, give_requests_back
 from joulie_operator.cluster_settings import WRITES_AT_ONCE
 from joulie_operator.desired.pending_writes import is_labelled
 from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, object_path
@@ -36,6 +37,7 @@ class Released(NamedTuple):
     labels: int
     twins: int
     cards: int
+    requests: RequestsBack
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -62,7 +64,9 @@ async def stop_deployment(api: ApiServer, namespace: str, name: str) -> bool:
 
 
 async def release(api: ApiServer) -> Released:
-    """Removes labels first, then NodeTwins (and the caps in them), then statuses of cards."""
+    """Gives requests of pods back, then removes labels, then NodeTwins (and the caps in them), then
+    statuses of cards."""
+    requests = await give_requests_back(api)
     nodes = [meta.name async for meta in _ours(api, NODES) if is_labelled(meta)]
     kept_awake = [meta.name async for meta in _ours(api, NODES, ANNOTATION_MANAGER)]
     twins = [meta.name async for meta in _ours(api, NODETWINS)]
@@ -79,7 +83,7 @@ async def release(api: ApiServer) -> Released:
     await _each(
         cards, lambda name: api.apply(object_path(GPUS, name, "status"), _empty(CARD, name))
     )
-    return Released(len(nodes), len(twins), len(cards))
+    return Released(len(nodes), len(twins), len(cards), requests)
 
 
 def _empty(kind: dict[str, str], name: str) -> dict[str, object]:

@@ -158,7 +158,7 @@ class Applier:
             for _ in range(min(workers, len(waiting) + len(self._transitions))):
                 tasks.create_task(work())
         for node_writes in waiting:
-            self._planner.state(node_writes.name).next_check_at = 0.0
+            self._planner.leave(node_writes)
         metrics.KUBE_WRITE_RATE.set(self._pace.rate)
         return bool(waiting or self._transitions)
 

@@ -5,7 +5,7 @@ idle nodes cost next to nothing. So is one of which only numbers changed, until 
 written.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeVar
 from zlib import crc32
@@ -93,6 +93,7 @@ class NodeWriteState:
     twin: NodeTwin | None = None
     actual: Node | None = None
     next_check_at: float = 0.0
+    left: "NodeWrites | None" = None  # what a pass found and did not begin
     not_before: float = 0.0  # backoff after a failed write
     failures: int = 0
     written_spec: NodeTwinSpec | None = None  # the spec that was written last
@@ -132,6 +133,11 @@ class WritePlanner:
             state = self._states[name] = NodeWriteState()
         return state
 
+    def leave(self, node_writes: NodeWrites) -> None:
+        """The next pass returns these again, if nothing about the node has changed by then: while
+        a cluster is new, most nodes wait, and their statuses cost more than the writes."""
+        self.state(node_writes.name).left = node_writes
+
     def pending_writes(self, cluster_state: ClusterState, now: Now) -> list[NodeWrites]:
         """Each call starts with another node, so that no node is always last."""
         self._totals.follow(cluster_state.nodes, now.wall_ns)
@@ -143,9 +149,27 @@ class WritePlanner:
         rotated = names[self._offset :] + names[: self._offset]
         policy = _policy(cluster_state.plan)
         found = [
-            self._writes_of(name, cluster_state.nodes.get(name), policy, now) for name in rotated
+            self._writes_of(name, cluster_state.nodes.get(name), policy, now)
+            for name in self._to_check(rotated, cluster_state.nodes, now.monotonic_s)
         ]
         return [node_writes for node_writes in found if node_writes is not None]
+
+    def _to_check(
+        self, names: Sequence[str], nodes: Mapping[str, NodeState], at: float
+    ) -> Iterator[str]:
+        """One loop without calls: nearly all nodes of a large cluster are skipped in each pass."""
+        states, twins, actual = self._states, self._twins, self._nodes
+        for name in names:
+            state = states.get(name)
+            if (
+                state is None
+                or at >= state.next_check_at
+                or state.left is not None
+                or state.node is not nodes.get(name)
+                or state.twin is not twins.get(name)
+                or state.actual is not actual.get(name)
+            ):
+                yield name
 
     def status(self, twin: NodeTwin, node: NodeState, now_ns: int) -> NodeTwinStatus:
         """Uses the halls and the rack totals of the last pass."""
@@ -174,8 +198,11 @@ class WritePlanner:
             state.node = node
             state.next_check_at = min(state.next_check_at, self._due(state, name, now))
         is_same = state.node is node and state.twin is twin and state.actual is actual
-        if at < state.not_before or (is_same and at < state.next_check_at):
+        if at < state.not_before:
             return None
+        left, state.left = state.left, None
+        if is_same and (left is not None or at < state.next_check_at):
+            return left
         # Checked again even without a change: readings grow stale.
         state.next_check_at = at + self._options.status_s * (0.75 + crc32(name.encode()) % 64 / 128)
         state.node, state.twin, state.actual = node, twin, actual
@@ -213,9 +240,9 @@ class WritePlanner:
         return steps
 
     def _is_due(self, state: NodeWriteState, twin: NodeTwin, node: NodeState, now: Now) -> bool:
-        wanted = self.status(twin, node, now.wall_ns)
         if twin.status is None:
             return True
+        wanted = self.status(twin, node, now.wall_ns)
         if is_first(twin.status, wanted):
             due = self._completion_due(state, twin.metadata.name, now)
             return self._is_reached(state, due, now)

@@ -32,6 +32,7 @@ STALL_TIMEOUT_S = 30.0  # longest pause between initial events; then the list is
 WATCH_SILENCE_S = 75.0
 WRITE_TIMEOUT_S = 10
 APPLY = "application/apply-patch+yaml"
+MERGE = "application/strategic-merge-patch+json"
 JSON = "application/json"
 
 NOT_FOUND, CONFLICT, GONE, TOO_MANY = 404, 409, 410, 429
@@ -239,6 +240,10 @@ class ApiServer:
         """
         query = {"fieldManager": manager, "force": str(force).lower()}
         return await self._send("PATCH", path, query, body, APPLY)
+
+    async def merge(self, path: str, body: Mapping[str, Any]) -> bytes:
+        """Strategic merge patch: items of a list are found by their name; others stay."""
+        return await self._send("PATCH", path, {"fieldManager": MANAGER}, body, MERGE)
 
     async def create(self, path: str, body: Mapping[str, Any]) -> bytes:
         return await self._send("POST", path, {"fieldManager": MANAGER}, body, JSON)

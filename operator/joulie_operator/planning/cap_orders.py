@@ -29,7 +29,7 @@ def cap_orders(state: ClusterState, position: int, now: int) -> Iterator[CapOrde
     """One order for each node that opted in, also without a cap. Other nodes get none. While plans
     have stopped, a node has its safe caps if it has some, and so have its single cards."""
     safe, plan = _SafeCaps.of(state, now), state.plan
-    ours = {n: node for n, node in state.nodes.items() if node.present and is_opted_in(node)}
+    ours = {n: node for n, node in state.nodes.items() if is_opted_in(node) and node.present}
     rules = rules_of(plan.settings) if plan else Rules()
     single = _SingleCards.of(state, ours, safe, rules, now)
     for name, node in ours.items():

@@ -47,7 +47,7 @@ def _lease_rights() -> Iterator[Right]:
         yield Right(verb, *kind, LEASE)
 
 
-# For pods that an extender refused.
+# For pods that an extender refused, and for the mark of pods whose requests were changed.
 NOMINATE = Right("patch", "", "pods", "status")
 OPERATOR = (
     *_rights("list watch", "", "pods"),
@@ -74,11 +74,18 @@ BINDING_EXTENDER = (
 )
 # For the operator, if a number of the policy allows evictions.
 EVICTIONS = (*_rights("create", "", "pods/eviction"),)
+# For the operator, with REQUESTS=in-place; it marks pods by the right of `NOMINATE`.
+REQUESTS = (
+    *_rights("patch", "", "pods/resize"),
+    *_rights("list", "autoscaling", "horizontalpodautoscalers"),
+    *_rights("list", "autoscaling.k8s.io", "verticalpodautoscalers"),
+)
 # For `joulie callout`.
 REVIEWS = (*_rights("create", "authentication.k8s.io", "tokenreviews"),)
 RIGHTS = {
     "operator": OPERATOR,
     "extender": BINDING_EXTENDER,
     "evictions": EVICTIONS,
+    "requests": REQUESTS,
     "callout": REVIEWS,
 }

@@ -31,6 +31,7 @@ from joulie_bus.events import (
     CapsRefused,
     CapsSettable,
     InventoryRead,
+    PodsUsed,
     TelemetrySampled,
     codec,
 )
@@ -235,7 +236,7 @@ def test_the_events_of_an_agent_are_its_readings_alone() -> None:
     }
 
     agents = {kind for kind, subject in subjects.items() if subject.startswith("joulie.agent.")}
-    reports = {TelemetrySampled, InventoryRead, CapsApplied, CapsSettable, CapsRefused}
+    reports = {TelemetrySampled, InventoryRead, CapsApplied, CapsSettable, CapsRefused, PodsUsed}
     assert agents == reports
 
 

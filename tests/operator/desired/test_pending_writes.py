@@ -23,7 +23,13 @@ from bus_kit import power as reads
 from joulie_bus.events import Fact
 from joulie_operator.desired import pending_writes
 from joulie_operator.desired.objects import labels_of, spec_of
-from joulie_operator.desired.pending_writes import Now, WriteOptions, WritePlanner, WriteStep
+from joulie_operator.desired.pending_writes import (
+    NodeWrites,
+    Now,
+    WriteOptions,
+    WritePlanner,
+    WriteStep,
+)
 from joulie_operator.facts.facts_from_objects import Node
 from joulie_operator.kube.object_cache import ObjectCache
 from joulie_operator.resources.custom_resources import (
@@ -498,6 +504,47 @@ def test_no_node_is_always_last() -> None:
             place.planner.state(name).next_check_at = 0.0
 
     assert len(firsts) > 5
+
+
+def with_due_status() -> tuple[Place, NodeWrites]:
+    """A node whose status is to be written."""
+    place = one(reads("n1", 500))
+    place.now_s += 100
+    place.tell(reads("n1", 900))
+    [due] = place.planner.pending_writes(place.cluster_state, Now(place.now_s, noon(place.now_s)))
+    return place, due
+
+
+def test_writes_that_are_left_are_found_again_without_a_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place, due = with_due_status()
+    computed: list[object] = []
+    monkeypatch.setattr(pending_writes, "status_of", lambda *given: computed.append(given))
+
+    place.planner.leave(due)
+
+    assert (place.pending(), computed) == ([(due.name, list(due.steps))], [])
+
+
+def test_writes_that_are_left_do_not_outlive_the_next_plan() -> None:
+    place, due = with_due_status()
+    place.planner.leave(due)
+
+    place.tell(eco("n1"))
+
+    assert place.pending_writes() == {"n1": ["label", "spec", "status"]}
+
+
+def test_writes_that_are_left_wait_while_the_node_does() -> None:
+    place, due = with_due_status()
+    place.planner.leave(due)
+    place.planner.state("n1").not_before = place.now_s + 5
+
+    waiting = place.pending_writes()
+    place.now_s += 6
+
+    assert (waiting, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
 def test_a_failed_node_waits_and_the_others_do_not() -> None:

@@ -10,6 +10,7 @@ import yaml  # type: ignore[import-untyped]
 
 from joulie_operator.desired.objects import EXCLUDED, EXCLUSION_LABEL
 from joulie_operator.desired.pending_writes import OUR_LABELS
+from joulie_operator.facts.resizable_pods import OWN, RESIZED
 from joulie_operator.power.executors import AWAKE_ANNOTATIONS
 from joulie_operator.resources.rights import LEASE, OWN_NAMESPACE, RIGHTS, Right
 from joulie_operator.settings import OperatorSettings
@@ -19,6 +20,7 @@ FILES = {
     "operator": "rbac.yaml",
     "extender": "rbac-extender.yaml",
     "evictions": "rbac-evictions.yaml",
+    "requests": "rbac-requests.yaml",
     "callout": "rbac-callout.yaml",
 }
 
@@ -55,6 +57,15 @@ def test_the_policy_of_nodes_names_what_the_operator_writes() -> None:
     assert set(literal_eval(variables["ownAnnotations"])) == set(AWAKE_ANNOTATIONS)
     selected = ",".join(f"{k}={v}" for k, v in literal_eval(variables["selector"]).items())
     assert selected == OperatorSettings().node_selector
+
+
+def test_the_policy_of_pods_names_the_mark_that_the_operator_writes() -> None:
+    variables = {
+        each["name"]: each["expression"] for each in policy("joulie-nominations")["variables"]
+    }
+
+    assert literal_eval(variables["ownLabels"]) == [RESIZED]
+    assert literal_eval(variables["ownAnnotations"]) == [OWN]
 
 
 def test_the_policy_of_leases_names_the_lease_of_the_operator() -> None:

@@ -1,0 +1,91 @@
+"""Lists the pods whose requests may change, and the autoscalers that forbid it."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_bus.core.undecodable import UNDECODABLE
+from joulie_bus.errors import KubernetesRefused
+from joulie_bus.runtime.logging import get_logger
+from joulie_operator.facts.resizable_pods import (
+    CONSENT,
+    OFF,
+    RESIZED,
+    SizedPod,
+    Surroundings,
+    read_pod,
+)
+from joulie_operator.facts.scalers import HPAS, VPAS, Scaler, of_hpa, of_vpa
+from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, object_path
+from joulie_operator.observe.watch import NAMESPACES, PODS
+from joulie_operator.planning.resizes import Mode
+from joulie_projections.pods.kubernetes_pod import Pod
+
+FORBIDDEN = 403
+_read_namespace = msgspec.json.Decoder(Pod).decode  # its metadata alone
+log = get_logger("resizes")
+
+
+class Found(NamedTuple):
+    pods: list[SizedPod]
+    around: Surroundings
+
+
+class ConsentingPods:
+    def __init__(self, api: ApiServer, mode: Mode) -> None:
+        self._api, self._mode = api, mode
+
+    async def found(self, classes: Mapping[str, str]) -> Found:
+        """With mode off only those with other requests than their own. Raises KubernetesRefused."""
+        consents = await self._namespaces() if self._mode != "off" else {}
+        pods = {pod.metadata.uid: pod for pod in await self._pods(PODS, RESIZED)}
+        if self._mode != "off":
+            pods |= {pod.metadata.uid: pod for pod in await self._pods(PODS, CONSENT)}
+        for name in consents:
+            path = object_path(NAMESPACES, name, "pods")
+            pods |= {pod.metadata.uid: pod for pod in await self._pods(path)}
+        scalers = await self._scalers() if pods else ()
+        return Found(list(pods.values()), Surroundings(consents, classes, scalers))
+
+    async def _namespaces(self) -> dict[str, str]:
+        """The consents of namespaces."""
+        consents = dict[str, str]()
+        async for page in self._api.pages(NAMESPACES, {"labelSelector": CONSENT}):
+            for item in page.items:
+                meta = _read_namespace(item).metadata
+                consents[meta.name or ""] = (meta.labels or {}).get(CONSENT, OFF)
+        return {name: given for name, given in consents.items() if given != OFF}
+
+    async def _pods(self, path: str, label: str = "") -> list[SizedPod]:
+        query = {"labelSelector": label} if label else {}
+        found = list[SizedPod]()
+        async for page in self._api.pages(path, query):
+            for item in page.items:
+                try:
+                    found.append(read_pod(item))
+                except UNDECODABLE as error:
+                    log.warning("pod_left_out", why=str(error), what="its requests stay")
+        return found
+
+    async def _scalers(self) -> list[Scaler] | None:
+        """None without the right to list them."""
+        try:
+            hpas = await self._listed(HPAS, of_hpa)
+            return [*hpas, *await self._listed(VPAS, of_vpa)]
+        except KubernetesRefused as error:
+            if error.code != FORBIDDEN:
+                raise
+            return None
+
+    async def _listed(
+        self, path: str, read: Callable[[msgspec.Raw], Scaler | None]
+    ) -> list[Scaler]:
+        """None of a kind that is not installed."""
+        try:
+            pages = [page async for page in self._api.pages(path)]
+        except KubernetesRefused as error:
+            if error.code != NOT_FOUND:
+                raise
+            return []
+        return [found for page in pages for raw in page.items if (found := read(raw)) is not None]
