@@ -352,6 +352,12 @@ class Answers:
     async def saved(self, _query: requests.NoParameters) -> responses.Saved:
         return await self._energy.saved(self._stamp(), self._clock() // MS)
 
+    async def workload_requests(
+        self, query: requests.WorkloadRequests
+    ) -> responses.WorkloadRequestList:
+        state, now_ms = self._newest.overview.snapshot.cluster_state, self._clock() // MS
+        return await self._energy.workload_requests(self._stamp(), state, now_ms, query)
+
     async def gpus(self, query: requests.Gpus) -> responses.GpuList:
         resolved = await self._resolve(query)
         snapshot = resolved.overview.snapshot

@@ -23,7 +23,7 @@ from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.store.tables import outcome_due
 from projections_kit import tamper
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # a demo runs first
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.long
 def test_pods_and_idle_energy_are_the_energy_of_the_meters(data: Path) -> None:
     code, told = told_by("energy", "--data", data)
 
@@ -84,7 +83,7 @@ def test_a_rebuilt_ledger_is_the_same(data: Path) -> None:
 
 def test_a_ledger_from_the_columns_of_an_archive_is_the_same(data: Path, tmp_path: Path) -> None:
     before = told_by("energy", "--by", "card", "--data", data)
-    small = {"joulie_audit.archive.archiver.PART_ROWS": 100}
+    small = {"joulie_audit.archive.unarchived.PART_ROWS": 100}
     written = Command(
         ("archive", "--dir", tmp_path / "kept", "--now", "--data", data),
         os.environ,

@@ -25,7 +25,9 @@ PACKING = re.findall(
 )
 OVER_THE_DEMO = {"status", "decisions", "explain", "twin", "verify", "replay"}
 ELSEWHERE = {
-    "joulie up --kubeconfig ~/.kube/config": "test_cluster.py",  # against an API server
+    # Against an API server, by the line in the file.
+    "joulie up --kubeconfig ~/.kube/config": ("test_cluster.py", 'running("up", server'),
+    "joulie try --from kubeconfig": ("test_try.py", '"try", "--from", "kubeconfig"'),
 }
 SHOWN_POD = re.search(r"explain ([a-z0-9-]+/[a-z0-9-]+)$", "\n".join(COMMANDS), re.MULTILINE)
 TRANSCRIPTS = [
@@ -114,9 +116,9 @@ def test_no_command_of_the_readme_is_left_out() -> None:
     assert [command.split(" && ")[0] for command in others] == ["make image-archive"]
 
 
-@pytest.mark.parametrize("file", ELSEWHERE.values())
-def test_commands_left_to_another_test_are_run_there(file: str) -> None:
-    assert 'running("up", server' in (Path(__file__).parent / file).read_text()
+@pytest.mark.parametrize(("file", "line"), ELSEWHERE.values())
+def test_commands_left_to_another_test_are_run_there(file: str, line: str) -> None:
+    assert line in (Path(__file__).parent / file).read_text()
 
 
 def labels(text: str) -> set[str]:

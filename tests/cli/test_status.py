@@ -144,7 +144,7 @@ def test_a_ledger_that_lacks_facts_for_more_than_ten_seconds_is_reported(
 
 
 def batch_row(last: int, at: int) -> dict[str, object]:
-    blank = dict.fromkeys(("ranges", "merkle_root", "state_digest", "prev", "head"), b"")
+    blank = dict.fromkeys(("ranges", "facts_hash", "state_digest", "prev", "head"), b"")
     return {"p_from": last - 9, "p_to": last, "committed_at": at, "fold_version": "1", **blank}
 
 

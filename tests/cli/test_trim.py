@@ -23,6 +23,8 @@ from joulie_cli.main import main
 from joulie_projections.history.history import NEWEST, History
 from s3_server import serving_s3
 
+pytestmark = pytest.mark.long
+
 PATIENCE_S = 120.0
 COMMAND = [sys.executable, "-m", "joulie_cli.main"]
 Asked = Callable[..., Any]
@@ -130,7 +132,6 @@ def is_whole(asked: Asked, place: Path) -> None:
     assert (again["mismatches"], again["decisions"] > 0) == (0, True)
 
 
-@pytest.mark.long
 def test_a_trimmed_log_with_its_archive_gives_the_same_answers(asked: Asked, place: Path) -> None:
     before, size = everything(asked, place), (place / "data" / "joulie.db").stat().st_size
 
@@ -152,7 +153,6 @@ def test_a_trimmed_log_with_its_archive_gives_the_same_answers(asked: Asked, pla
     is_whole(asked, place)
 
 
-@pytest.mark.long
 def test_without_the_archive_the_commands_name_it(
     asked: Asked, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,7 +176,6 @@ def test_without_the_archive_the_commands_name_it(
 
 
 @pytest.mark.parametrize("pause_s", [0.01])
-@pytest.mark.long
 def test_a_trim_that_is_killed_leaves_a_whole_log_and_is_finished_by_the_next(
     asked: Asked, place: Path, pause_s: float
 ) -> None:

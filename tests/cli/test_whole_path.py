@@ -100,6 +100,7 @@ def test_a_demo_ends_after_its_time(tmp_path: Path) -> None:
     assert json.loads(out)["nodes"] == 10
 
 
+@pytest.mark.long
 def test_prometheus_finds_the_metrics_of_every_process(past: Past) -> None:
     data, _, pids = past
 
@@ -132,6 +133,48 @@ def test_the_log_of_a_demo_is_valid(past: Past) -> None:
     assert (code, set(found)) == (0, {"entries", "heads"})
     assert found["entries"] >= told["decisions"]
     assert found["heads"] >= 1
+
+
+@pytest.mark.long
+def test_the_log_of_a_demo_is_asked_with_sql(past: Past) -> None:
+    """Facts come from the broker, entries from the database and energy from the ledger."""
+    data, _, _ = past
+    query = """
+        SELECT (SELECT count(*) FROM decisions WHERE kind = 'filter') AS filters,
+               (SELECT sum(pods_kwh + idle_kwh) FROM energy) AS kwh,
+               (SELECT count(*) FROM nodes) AS nodes,
+               (SELECT count(*) FROM scores WHERE node IS NOT NULL) AS scores"""
+
+    code, found = told_by("sql", query, "--data", data)
+    _, listed = told_by("decisions", "--kind", "filter", "--limit", "100000", "--data", data)
+    _, energy = told_by("energy", "--data", data)
+
+    row = dict(zip(found["columns"], found["rows"][0], strict=True))
+    assert code == 0
+    assert row["filters"] == len(listed["items"]) > 0
+    assert row["kwh"] == pytest.approx(energy["meter_kwh"])
+    assert row["nodes"] > 0
+    assert row["scores"] > 0
+
+
+@pytest.mark.long
+def test_tools_of_a_language_model_answer_about_the_data_of_a_demo(past: Past) -> None:
+    data, _, _ = past
+    call = {"name": "decisions", "arguments": {"limit": 1}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "joulie_cli.main", "mcp", "--data", str(data)],
+        input=f"{json.dumps(request)}\nno message\n",
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+
+    answer, refused = map(json.loads, done.stdout.splitlines())
+    assert answer["result"]["structuredContent"]["items"]
+    assert refused["error"]["code"] == -32700
 
 
 @pytest.mark.long

@@ -144,6 +144,16 @@ class Energy(Query, frozen=True, kw_only=True):
     offset: Offset = 0
 
 
+class WorkloadRequests(Query, frozen=True, kw_only=True):
+    namespace: Text = ""
+    least_hours: Annotated[
+        float,
+        Meta(ge=0, le=14 * 24, description="No recommendation for what is known for less time"),
+    ] = 24.0
+    limit: Limit = 100
+    offset: Offset = 0
+
+
 class Report(Query, frozen=True, kw_only=True):
     since: Annotated[datetime, Meta(tz=True, description="Without: all")] | None = None
     until: Annotated[datetime, Meta(tz=True, description="Without: now")] | None = None

@@ -493,6 +493,61 @@ class Saved(Answer, frozen=True, kw_only=True):
         return f"-{self.today.from_ms}-{self.folded_to}-{computed_ms}-{behind}"
 
 
+class RequestedResource(Item, frozen=True, kw_only=True):
+    """Cores, or GiB, of one pod; `free` is of all. Null: not known."""
+
+    request: float  # the largest of the pods
+    mean: float | None  # of cores only
+    p50: float | None
+    p95: float | None
+    peak: float | None
+    recommended: float | None
+    free: float | None  # with the recommended request; null without one
+    above: float | None  # the share of the time in which a pod used more than is recommended
+
+
+class WorkloadRequest(Item, frozen=True, kw_only=True):
+    """The running pods of a namespace whose names differ in their generated suffix only, and what
+    such pods used in the last 14 days."""
+
+    namespace: str
+    name: str
+    pods: int
+    pod_hours: float  # for which their use is known
+    history_hours: float  # from the first to the last of them
+    cores: RequestedResource
+    gib: RequestedResource
+    # The share of the time in which some processes waited; null: not counted (cgroup v1).
+    cpu_wait: float | None
+    memory_wait: float | None
+    io_wait: float | None
+    # By the pods on nodes without cards; null if there are none, or no recommendation.
+    free_nodes: float | None
+    free_w: float | None
+    why: str  # why there is no recommendation
+
+
+class WorkloadRequestList(Answer, frozen=True, kw_only=True):
+    """Requests beside use. Nothing is changed."""
+
+    folded_to: int
+    ledger_behind_ms: int
+    items: list[WorkloadRequest]  # those first of which most could be freed
+    total: int
+    next: int | None
+    free_cores: float
+    free_gib: float
+    free_nodes: float | None  # nodes without cards, by the resource that is scarce; null: unknown
+    free_w: float | None  # their idle power
+    nodes: int  # without cards
+    idle_w: float | None  # the mean of those nodes whose idle power is read or rated
+    idle_known_nodes: int
+
+    @property
+    def revision(self) -> str:
+        return f"-{self.folded_to}-{self.ledger_behind_ms // BEHIND_STEP_MS}"
+
+
 class Report(Answer, frozen=True, kw_only=True):
     """`report` is the document of `joulie report -o json`. Only the key of the log signs it, and
     only where the console may read the key."""

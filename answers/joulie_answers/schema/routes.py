@@ -49,6 +49,13 @@ POD = _item("pod", "One pod, explained", q.Pod, a.PodDetail, "uid")
 PENDING = _collection("pending", "Pending pods with the reason", q.Pending, a.PendingList)
 ENERGY = _collection("energy", "The energy of a period", q.Energy, a.Energy)
 SAVED = _collection("saved", "Saved today and this month", q.NoParameters, a.Saved)
+WORKLOAD_REQUESTS = Route(
+    "workload_requests",
+    "/v1/workload-requests",
+    "What pods use of what they request",
+    q.WorkloadRequests,
+    a.WorkloadRequestList,
+)
 REPORT = _collection("report", "What `joulie report` computes of a period", q.Report, a.Report)
 GPUS = _collection("gpus", "GPU cards", q.Gpus, a.GpuList)
 DECISIONS = _collection("decisions", "Decisions, newest first", q.Decisions, a.DecisionList)

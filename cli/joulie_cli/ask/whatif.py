@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -31,6 +32,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", metavar="NAME", help="change the operator's policy")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="plot the differences (SVG)")
     shared.span(parser, "position")
+    parser.add_argument(
+        "--sample", type=shared.count, default=0, metavar="N", help="only about N scored pods"
+    )
     shared.archive(parser)
 
 
@@ -63,11 +67,16 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 async def _compare(args: argparse.Namespace, wires: Wiring, other: Overrides) -> Comparison:
     from joulie_audit.access.past import archive_of, facts_of, require_facts, span_of
-    from joulie_audit.questions.whatif import what_if
+    from joulie_audit.questions.whatif import Period, what_if
+    from joulie_cli.display.progress import progress
 
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
-        first, last = span_of(args, require_facts(history), "position")
-        return await what_if(history, facts, other, first, last)
+        newest = require_facts(history)
+        period = Period(*span_of(args, newest, "position"), args.sample)
+        end = min(period.last, newest)
+        with progress("whatif", args.output != "table") as tell:
+            told = partial(tell, total=end) if tell is not None else None
+            return await what_if(history, facts, other, period, told)
 
 
 def pairs(texts: list[str], policy: str | None) -> dict[str, str]:
@@ -161,6 +170,7 @@ def as_json(given: Mapping[str, str], found: Comparison) -> dict[str, Any]:
     return {
         "set": dict(given),
         "open_loop": OPEN_LOOP,
+        "each_nth": found.step,
         "all": found.all._asdict(),
         "by_class": {name: group._asdict() for name, group in found.by_class.items()},
         "by_namespace": {name: group._asdict() for name, group in found.by_namespace.items()},
@@ -244,6 +254,14 @@ def _in_watts(watts: float | None) -> str:
 
 
 def _notes(found: Comparison) -> Iterator[str]:
+    if found.step > 1:
+        share, count = found.all.changed / found.all.decisions, found.all.decisions
+        within = 1.96 * (share * (1 - share) / count) ** 0.5
+        yield (
+            f"This is a sample: one of each {found.step} scored pods. {share:.1%} of its pods have "
+            f"another winner, of all pods {max(share - within, 0):.1%} to "
+            f"{min(share + within, 1):.1%} (95 %)."
+        )
     yield (
         "Watts are what the pods add to the best nodes and keep on there, by the energy score for "
         "both nodes, without its prices for GPUs that later pods lose."

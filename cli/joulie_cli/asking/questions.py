@@ -17,6 +17,7 @@ from joulie_answers.text.energy import energy_csv, energy_text, opencost_csv
 from joulie_answers.text.gpus import gpus_text
 from joulie_answers.text.nodes import node_text, nodes_text
 from joulie_answers.text.plans import next_plan_text, plan_text, plans_text
+from joulie_answers.text.requests import requests_text
 from joulie_bus.core.times import MS
 from joulie_bus.errors import EMPTY, NotInTheLog
 from joulie_cli.asking.names import (
@@ -111,6 +112,14 @@ def _days(whole: q.Energy, found: Energy) -> Iterator[q.Energy]:
         start, end = instant(day * DAY_MS * MS), instant((day + 1) * DAY_MS * MS)
         since, until = whole.since or start, whole.until or end
         yield replace(whole, since=max(start, since), until=min(end, until))
+
+
+async def requests(source: Source, args: argparse.Namespace) -> Answered:
+    query = q.WorkloadRequests(namespace=args.namespace or "", least_hours=args.least_hours)
+    found = await all_pages(source.workload_requests, query)
+    if not found.position:
+        raise NotInTheLog(EMPTY)
+    return Answered(found, requests_text(found))
 
 
 async def plan(source: Source, args: argparse.Namespace) -> Answered:

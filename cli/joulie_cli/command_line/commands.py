@@ -23,8 +23,18 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # the modules of each group, as `--hel
         "witness",
     ),
     "ask": (
-        *("decisions", "energy", "explain", "gpus", "plans", "report", "simulate"),
-        *("status", "twin", "whatif"),
+        *(
+            "decisions",
+            "energy",
+            "explain",
+            "gpus",
+            "mcp",
+            "plans",
+            "report",
+            "requests",
+            "simulate",
+        ),
+        *("sql", "status", "try_", "twin", "whatif"),
     ),
     "audit": (*("diff", "prove", "replay", "verify"),),
     "admin": (
@@ -89,7 +99,7 @@ class Command(NamedTuple):
 
     @property
     def name(self) -> str:
-        return self.module.replace("_", "-")
+        return self.module.rstrip("_").replace("_", "-")  # `try` is a word of Python
 
     @property
     def summary(self) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from datetime import date, timedelta
 from math import inf
 from pathlib import Path
 
@@ -71,6 +72,19 @@ def newest(parser: argparse.ArgumentParser) -> None:
 
 def jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=count, default=0, metavar="N", help="number of processes")
+
+
+def day(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--day", type=some_day, metavar="DAY[+N]", help=what)
+
+
+def some_day(text: str) -> str:
+    """2026-11-21, or so many days after it: a Job has the number of its pod."""
+    begin, _, after = text.partition("+")
+    try:
+        return (date.fromisoformat(begin) + timedelta(days=int(after or 0))).isoformat()
+    except (ValueError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not YYYY-MM-DD or YYYY-MM-DD+N") from error
 
 
 def span(parser: argparse.ArgumentParser, what: str) -> None:

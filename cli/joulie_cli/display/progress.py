@@ -2,9 +2,12 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
+from typing import Protocol
 
-Tell = Callable[[int, int], None]
+
+class Tell(Protocol):
+    def __call__(self, done: int, total: int) -> None: ...
 
 
 @contextlib.contextmanager

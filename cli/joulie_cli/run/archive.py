@@ -40,6 +40,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="repeat until stopped (1h)",
     )
+    shared.day(parser, "fetch: only the files of this day (UTC), and the manifests of all parts")
     parser.add_argument("--now", action="store_true", help="include the current hour")
     parser.add_argument(
         "--plain", action="store_true", help="do not write Parquet even if it is available"
@@ -147,7 +148,7 @@ def _fetch(args: argparse.Namespace, to: Path, copy: BucketCopy | None) -> int:
             "No bucket is named, so nothing was fetched. Set ARCHIVE_BUCKET=https://HOST/BUCKET/PREFIX."
         )
     with progress("fetch", args.output != "table"):
-        count = copy.fetch()
+        count = copy.fetch(args.day or "")
     show(args, {"parts": count}, f"{count} part{'' if count == 1 else 's'} fetched into {to}.")
     return 0
 

@@ -110,8 +110,13 @@ class ConsoleClient:
     async def energy(self, query: q.Energy | None = None) -> a.Energy:
         return await self._answer(routes.ENERGY, query)
 
-    async def saved(self) -> a.Saved:
-        return await self._answer(routes.SAVED, None)
+    async def saved(self, query: q.NoParameters | None = None) -> a.Saved:
+        return await self._answer(routes.SAVED, query)
+
+    async def workload_requests(
+        self, query: q.WorkloadRequests | None = None
+    ) -> a.WorkloadRequestList:
+        return await self._answer(routes.WORKLOAD_REQUESTS, query)
 
     async def report(self, query: q.Report | None = None) -> a.Report:
         return await self._answer(routes.REPORT, query)

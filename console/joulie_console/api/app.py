@@ -57,6 +57,7 @@ def operations(console: Console) -> list[Operation]:
         Operation(routes.PENDING, c.pending),
         Operation(routes.ENERGY, c.energy),
         Operation(routes.SAVED, c.saved),
+        Operation(routes.WORKLOAD_REQUESTS, c.workload_requests),
         Operation(routes.REPORT, c.report),
         Operation(routes.GPUS, c.gpus),
         Operation(routes.DECISIONS, c.decisions),

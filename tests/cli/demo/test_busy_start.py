@@ -12,6 +12,7 @@ OLD_LIMIT_LINES = 3  # one each ten seconds: a demo must not end after half a mi
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_demo_whose_projector_gets_no_cpu_waits_and_says_so(tmp_path: Path) -> None:
     with demo(tmp_path / "data", "--nodes", "20") as running:
         running.wait_until(lambda: "projector" in running.pids())
@@ -28,6 +29,7 @@ def test_a_demo_whose_projector_gets_no_cpu_waits_and_says_so(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_demo_that_waits_ends_on_ctrl_c(tmp_path: Path) -> None:
     with demo(tmp_path / "data", "--nodes", "20") as running:
         running.wait_until(lambda: "projector" in running.pids())

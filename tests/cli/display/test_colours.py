@@ -76,6 +76,7 @@ def on_a_terminal(*words: str | Path, **environ: str) -> str:
     return out.decode()
 
 
+@pytest.mark.long
 def test_a_command_on_a_terminal_prints_the_same_text_in_colours(golden: Golden) -> None:
     with History.of(golden.data / "joulie.db") as history:
         scored = next(history.find(EntryQuery(kinds=("decision.prioritize",)), 1))
@@ -88,6 +89,7 @@ def test_a_command_on_a_terminal_prints_the_same_text_in_colours(golden: Golden)
     assert UNSEEN.sub("", shown).split() == plain.split()
 
 
+@pytest.mark.long
 def test_a_table_on_a_terminal_is_as_wide_as_the_terminal_and_keeps_every_word(
     golden: Golden,
 ) -> None:

@@ -53,6 +53,7 @@ QUESTIONS: dict[str, Callable[[Source], Awaitable[answers.Answer]]] = {
     "a node before": lambda source: source.node("n2", queries.Node(at=12)),
     "a plan": lambda source: source.plan("p8", queries.NoParameters()),
     "energy": lambda source: source.energy(ALL_ENERGY),
+    "requests": lambda source: source.workload_requests(queries.WorkloadRequests()),
     "plans": lambda source: source.plans(queries.Plans()),
     "the next plan": lambda source: source.next_plan(queries.NextPlan(after_s=600)),
     "what runs": lambda source: source.status(queries.NoParameters()),
@@ -141,6 +142,7 @@ async def test_a_command_asks_a_console_and_prints_one_document(
     assert text.strip()
 
 
+@pytest.mark.long
 async def test_a_report_by_a_console_is_the_one_by_the_command(
     scenario: ConsoleHarness, server: Embedded, tmp_path: Path
 ) -> None:
@@ -156,6 +158,7 @@ async def test_a_report_by_a_console_is_the_one_by_the_command(
     assert list(by_console) == list(by_command)
 
 
+@pytest.mark.long
 async def test_a_report_without_the_key_is_said_to_be_unsigned(
     new_harness: NewHarness, hour_of_energy: LedgerState, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from joulie_bus.events import (
     CapsMeasured,
     CapsRefused,
     CapsSettable,
+    ContainerRequest,
     DecisionsDropped,
     DeviceClaim,
     DeviceGone,
@@ -39,16 +40,22 @@ from joulie_bus.events import (
     PodFinished,
     PodGone,
     PodPending,
+    PodsUsed,
+    PodUse,
     PreemptDecided,
     PrioritizeDecided,
     Promise,
     PromiseKey,
+    Resized,
+    ResizeOrdered,
+    ResizeRefused,
     SettingsDeclared,
     SleepOrdered,
     StateSetBack,
     TargetSet,
     TelemetrySampled,
     Terms,
+    UseBasis,
     WakeOrdered,
 )
 
@@ -67,6 +74,7 @@ def one_of_each(node: str = "n1", uid: str = "pod-1") -> list[AnyEvent]:
         *_devices(node, uid),
         *_pods(pod, node),
         *_plan(node),
+        *_resizes(node, uid),
         claim("GPU-5ab1", uid, node=node),
         confirmed("GPU-5ab1", uid),
         released("GPU-5ab1", uid),
@@ -94,6 +102,11 @@ def _of_agents(node: str) -> list[AnyEvent]:
         inventory(node),
         CapsApplied(node=node, plan="p1", cpu_mw_per_socket=210_000, gpu_mw=420_000),
         CapsRefused(node=node, plan="p1", because="nvml/GPU-5ab1: another program has set it"),
+        PodsUsed(
+            node=node,
+            source="cgroup-v2",
+            pods=(PodUse(b"pod-1", 60, 412, 1_310, 1_402, cpu_wait=17, memory_wait=0, io_wait=3),),
+        ),
         CapsSettable(node=node, cpu=True, because="the cards of this node have no such limit"),
     ]
 
@@ -186,6 +199,33 @@ def _plan(node: str) -> list[AnyEvent]:
         EvictionOrdered(plan="p", node=node, because="its pods fit elsewhere"),
         PlacementClosed(plan="p", node=node, because="the power target is not met by caps"),
         PlacementOpened(plan="p", node=node, because="the power target is met"),
+    ]
+
+
+def _resizes(node: str, uid: str) -> list[AnyEvent]:
+    pod = f"team/{uid}"
+    large, small = (ContainerRequest("c", cpu, 4 << 30) for cpu in (4000, 1500))
+    use = UseBasis(
+        seconds=1_209_600,
+        history_s=1_209_600,
+        cpu_milli_s=1_209_600_000,
+        p95_milli=1471,
+        position=4711,
+    )
+    return [
+        ResizeOrdered(
+            node=node,
+            uid=uid,
+            pod=pod,
+            change="lower",
+            original=(large,),
+            before=(large,),
+            after=(small,),
+            use=use,
+            because="it uses less than it requests",
+        ),
+        Resized(node=node, uid=uid, pod=pod, change="lower", after=(small,)),
+        ResizeRefused(node=node, uid=uid, pod=pod, reason="qos", because="its class would change"),
     ]
 
 
