@@ -23,10 +23,11 @@ from report import Table
 from bus_kit import bound, hardware, node_seen, pending, power
 from bus_kit.clock import NOON
 from bus_kit.stamping import CLUSTER, Voices
-from joulie_audit.archive.archiver import PART_ROWS
 from joulie_audit.archive.columnar import Parquet
+from joulie_audit.archive.unarchived import PART_ROWS
 from joulie_audit.columns.facts import fact_tables
 from joulie_audit.columns.ledger_columns import ledger_columns
+from joulie_audit.columns.messages import Messages
 from joulie_audit.columns.tables import CARD_READINGS, KINDS, READINGS
 from joulie_audit.ledger.follow import PASS_S
 from joulie_bus.events import AnyEvent, PodFinished, PodGone
@@ -165,10 +166,11 @@ class Kept(NamedTuple):
 
 def written(place: Path, part: Sequence[Record]) -> Kept:
     place.mkdir()
-    made = fact_tables(list(enumerate(part, FIRST)), ())
+    placed = list(enumerate(part, FIRST))
+    made = fact_tables(Messages.of(placed), ())
     for table in (READINGS, CARD_READINGS):
         FORMAT.write(place / table.name, made.typed[table.name], table.kinds)
-    return Kept(place, made.others)
+    return Kept(place, made.split(placed)[1])
 
 
 def size_of(kept: Kept) -> int:

@@ -5,12 +5,14 @@
 It writes an archive in Parquet with real messages, manifests and hashes: a reading of each node
 every 10 s, in batches of a fifth of a second, and signed answers about 500 candidates. Then it
 verifies the archive on all cores, and groups all readings by node and minute with DuckDB. Nothing
-folds the readings. A month of 30 days is the time of these hours, scaled.
+folds the readings. A month of 30 days is the time of these hours, scaled: a command that verifies
+the first quarter of them is subtracted, and with it what any command takes to start.
 """
 
 import argparse
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,10 +28,11 @@ from report import Table
 import joulie_migrations
 from audit_kit import LogBuilder, RecordedLog, written_archive
 from bus_kit import ask, hardware, node_seen
-from joulie_audit.archive.archiver import HOUR_NS, PART_ROWS, Archiver
+from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Parquet
 from joulie_audit.archive.part_tables import FactPart, root_of
-from joulie_audit.archive.parts import FACTS, LOG, Part
+from joulie_audit.archive.parts import FACTS, LOG, Archive, Part
+from joulie_audit.archive.unarchived import HOUR_NS, PART_ROWS
 from joulie_audit.columns.tables import READINGS
 from joulie_bus.events import TelemetrySampled
 from joulie_bus.events.codec import Envelope, encode, seal
@@ -38,14 +41,15 @@ from joulie_bus.streams.subjects import Stream, Subjects, agent_name
 from joulie_projections.chain.keyring import encoded
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
-from joulie_projections.fold.manifest import Manifest, Range, merkle_root, rechained
+from joulie_projections.fold.manifest import Manifest, Range, hash_of_all, rechained
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
 
-SMALLEST = {"nodes": 20, "hours": 2, "answers": 40}
+SMALLEST = {"nodes": 200, "hours": 4, "answers": 600}
 EVERY_S = 10
 BATCHES_PER_S = 5
 CANDIDATES = 500
+TRIES = 2
 MONTH_H = 30 * 24
 MONTH_ANSWERS = 1_000_000
 NS = 1_000_000_000
@@ -110,7 +114,7 @@ def write_facts(nodes: int, hours: int, archiver: Archiver, to: Path) -> None:
 
 def manifest_of(batch: list[Record], head: bytes, at: int) -> Manifest:
     first, last = batch[0].sequence, batch[-1].sequence
-    ranges, root = (Range(Stream.TEL, first, last),), merkle_root([each.data for each in batch])
+    ranges, root = (Range(Stream.TEL, first, last),), hash_of_all([each.data for each in batch])
     return rechained(Manifest(first, last, ranges, root, _STATE, head, b"", at))
 
 
@@ -160,6 +164,12 @@ def verified(archive: Path, key: Path, jobs: int) -> Cost:
     return Cost(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
+def least(archive: Path, key: Path, jobs: int) -> Cost:
+    """Of some tries, of which other work on the machine slows down some."""
+    tries = [verified(archive, key, jobs) for _ in range(TRIES)]
+    return Cost(*(min(column) for column in zip(*tries, strict=True)))
+
+
 def group_readings(archive: Path) -> float:
     """Seconds of wall time."""
     files = f"{archive}/{FACTS}/*/*/[0-9]*/{READINGS.name}.parquet"
@@ -181,50 +191,67 @@ class Kept(NamedTuple):
     """The two archives, what they hold, and the key that verifies them."""
 
     facts: Path
+    quarter: Path  # its first parts
     log: Path
     empty: Path
     key: Path
 
+    @property
+    def behind_quarter(self) -> int:
+        """Readings that the quarter lacks."""
+        return Archive(self.facts).facts[-1][1].last - Archive(self.quarter).facts[-1][1].last
+
 
 def written(args: argparse.Namespace, place: Path) -> Kept:
-    kept = Kept(place / "facts", place / "log", place / "empty", place / "head.pub")
+    names = ("facts", "quarter", "log", "empty", "head.pub")
+    kept = Kept(*(place / name for name in names))
     signer = Signer.of(place / "head.key")
     kept.key.write_bytes(encoded(signer.public))
-    archiver, *_ = (Archiver(to, Parquet(), 0, signer.public) for to in kept[:3])
+    archiver, *_ = (Archiver(to, Parquet(), 0, signer.public) for to in kept[:4])
     write_facts(args.nodes, args.hours, archiver, kept.facts)
+    keep_quarter(Archive(kept.facts), kept.quarter)
     (kept.log / LOG).rmdir()
     asyncio.run(write_log(place, signer, args.answers, kept.log))
     return kept
+
+
+def keep_quarter(whole: Archive, to: Path) -> None:
+    parts = whole.facts
+    for place, _ in parts[: len(parts) // 4]:
+        shutil.copytree(place, to / place.relative_to(whole.path), copy_function=os.link)
 
 
 def measured(args: argparse.Namespace) -> list[Table]:
     readings = args.nodes * args.hours * 3600 // EVERY_S
     with tempfile.TemporaryDirectory(prefix="joulie-bench-") as made:
         kept = written(args, Path(made))
-        start = verified(kept.empty, kept.key, 1)
-        alone = verified(kept.facts, kept.key, 1)
-        shared = verified(kept.facts, kept.key, os.cpu_count() or 1)
-        of_log = verified(kept.log, kept.key, 1)
+        start = least(kept.empty, kept.key, 1)
+        alone = [least(each, kept.key, 1) for each in (kept.facts, kept.quarter)]
+        cores = os.cpu_count() or 1
+        shared = [least(each, kept.key, cores) for each in (kept.facts, kept.quarter)]
+        of_log = least(kept.log, kept.key, 1)
         grouped_s = group_readings(kept.facts)
+        behind = kept.behind_quarter
         typed, whole = size_of(kept.facts, f"{READINGS.name}.*"), size_of(kept.facts, "*")
         answers = size_of(kept.log, "*")
+    alone_s, shared_s = alone[0].cpu_s - alone[1].cpu_s, shared[0].seconds - shared[1].seconds
     hours, months = MONTH_H / args.hours, MONTH_ANSWERS / args.answers
     each = {
         "a reading, bytes": whole / readings,
         "of them in its typed row": typed / readings,
-        "a reading verified, µs of CPU": (alone.cpu_s - start.cpu_s) / readings * 1e6,
+        "a reading verified, µs of CPU": alone_s / behind * 1e6,
         "an entry, bytes": answers / args.answers,
         "an entry verified, µs of CPU": (of_log.cpu_s - start.cpu_s) / args.answers * 1e6,
         "readings grouped a second": readings / grouped_s,
     }
     month = {
-        "its readings verified, minutes": (shared.seconds - start.seconds) * hours / 60,
-        "1,000,000 entries verified on one core, minutes": (of_log.seconds - start.seconds)
+        "its readings verified, minutes": shared_s / behind * readings * hours / 60,
+        "1,000,000 entries verified on one core, minutes": (of_log.cpu_s - start.cpu_s)
         * months
         / 60,
         "its readings grouped by node and minute, s": grouped_s * hours,
         "GiB": (whole * hours + answers * months) / 2**30,
-        "a process that verifies, MiB": max(alone.peak_mib, of_log.peak_mib),
+        "a process that verifies, MiB": max(alone[0].peak_mib, of_log.peak_mib),
     }
     return [Table.of("each", each), Table.of("a month", month)]
 

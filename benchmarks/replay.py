@@ -10,7 +10,8 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from report import Table
@@ -19,8 +20,14 @@ import joulie_migrations
 from audit_kit import LogBuilder, RecordedLog
 from bus_kit import CLUSTER, NOON, SECOND, ask, hardware, node_seen, records
 from joulie_audit.chain.entries import WorkerOptions
+from joulie_audit.columns.facts import fact_tables
+from joulie_audit.columns.ledger_columns import arrays_of
+from joulie_audit.columns.messages import Messages
+from joulie_audit.columns.part_readings import column_part
+from joulie_audit.columns.tables import READINGS
 from joulie_audit.recompute.answers import RecordedAnswer, check_answer
-from joulie_audit.recompute.fold import FoldedState, rows_of
+from joulie_audit.recompute.column_part import ColumnBatch
+from joulie_audit.recompute.fold import Facts, FoldedState, rows_of
 from joulie_audit.verify.verify import ALL_ENTRIES, verify
 from joulie_bus.events import PodAsk, TelemetrySampled
 from joulie_bus.log.producer import Producer
@@ -82,25 +89,43 @@ def fold(names: list[str], batches: list[list[Record]]) -> float:
     return rate(run)
 
 
-def fold_and_compare(names: list[str], batches: list[list[Record]]) -> float:
-    past, recorded = introduced(names), introduced(names)
-    cursor = FoldCursor(recorded.position, {}, recorded.digests, b"")
-    cursor = cursor._replace(digests=digests_of(rows_of(recorded.cluster_state)))
+def manifests_of(names: list[str], batches: list[list[Record]]) -> list[Manifest]:
+    recorded = introduced(names)
+    digests = digests_of(rows_of(recorded.cluster_state))
+    cursor = FoldCursor(recorded.position, {}, digests, b"")
     manifests: list[Manifest] = []
     for batch in batches:
         done = sequence(recorded.cluster_state, cursor, batch, {Stream.TEL: "x"}, NOON)
         done.draft.commit()
         cursor = done.cursor
         manifests.append(done.commit.manifest)
+    return manifests
+
+
+def fold_and_compare(
+    names: list[str], facts: Sequence[Facts], manifests: Sequence[Manifest]
+) -> float:
+    past = introduced(names)
+    assert past.advance(facts[0], manifests[0]) == []
 
     def run() -> int:
         flaws = 0
-        for manifest, batch in zip(manifests, batches, strict=True):
+        for manifest, batch in zip(manifests[1:], facts[1:], strict=True):
             flaws += len(past.advance(batch, manifest))
         assert flaws + len(past.settle()) == 0
-        return sum(map(len, batches))
+        return sum(manifest.p_to - manifest.p_from + 1 for manifest in manifests[1:])
 
     return rate(run)
+
+
+def in_columns(batches: list[list[Record]], manifests: Sequence[Manifest]) -> list[Facts]:
+    """As a part of an archive holds them; the first batch, of an unknown program, is in records."""
+    first = manifests[1].p_from
+    messages = Messages.of(list(enumerate(chain.from_iterable(batches[1:]), first)))
+    readings = fact_tables(messages, ()).typed[READINGS.name]
+    part = column_part(arrays_of(readings, READINGS.kinds), messages, "a part")
+    rows = ((each.p_from - first, each.p_to - first + 1) for each in manifests[1:])
+    return [batches[0], *(ColumnBatch(part, *row) for row in rows)]
 
 
 def recompute(names: list[str], batches: list[list[Record]], count: int) -> dict[str, float]:
@@ -169,9 +194,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def measured(args: argparse.Namespace) -> list[Table]:
     names = names_of(args.nodes)
     batches = telemetry(names, args.events)
+    manifests = manifests_of(names, batches)
     figures = {
         "events folded, /s": fold(names, batches),
-        "events folded, roots and states compared, /s": fold_and_compare(names, batches),
+        "events folded, roots and states compared, /s": fold_and_compare(names, batches, manifests),
+        "readings folded in columns, roots and states compared, /s": fold_and_compare(
+            names, in_columns(batches, manifests), manifests
+        ),
         **recompute(names, batches, args.decisions),
     }
     with tempfile.TemporaryDirectory() as directory:

@@ -27,7 +27,8 @@ from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
 
-SMALLEST = {"nodes": 20, "manifests": 60, "entries": 40}
+SMALLEST = {"nodes": 20, "manifests": 500, "entries": 100}
+TRIES = 3
 READINGS = 10
 CANDIDATES = 500
 
@@ -68,10 +69,16 @@ async def recorded(directory: Path, nodes: int, manifests: int, entries: int) ->
     return archive
 
 
-def restored(archive: Path, place: Path, options: RestoreOptions) -> Cost:
-    started = time.process_time()
-    done = restore_at(place, Archive.of(archive), options)
-    return Cost(time.process_time() - started, done.facts, done.entries)
+def restored(archive: Path, options: RestoreOptions) -> Cost:
+    """The least of some tries: the first one imports, and others share the machine."""
+    return min(one_try(archive, options) for _ in range(TRIES))
+
+
+def one_try(archive: Path, options: RestoreOptions) -> Cost:
+    with tempfile.TemporaryDirectory(prefix="restored-", dir=archive.parent) as place:
+        started = time.process_time()
+        done = restore_at(Path(place) / "joulie.db", Archive.of(archive), options)
+        return Cost(time.process_time() - started, done.facts, done.entries)
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -86,10 +93,10 @@ def measured(args: argparse.Namespace) -> list[Table]:
         few = asyncio.run(recorded(root / "few", args.nodes, 1, 0))
         facts = asyncio.run(recorded(root / "facts", args.nodes, args.manifests, 0))
         answers = asyncio.run(recorded(root / "answers", args.nodes, 1, args.entries))
-        least = restored(few, root / "few.db", RestoreOptions())
-        fast = restored(facts, root / "fast.db", RestoreOptions())
-        whole = restored(facts, root / "whole.db", RestoreOptions(is_whole=True))
-        logged = restored(answers, root / "answers.db", RestoreOptions())
+        least = restored(few, RestoreOptions())
+        fast = restored(facts, RestoreOptions())
+        whole = restored(facts, RestoreOptions(is_whole=True))
+        logged = restored(answers, RestoreOptions())
     beyond = args.manifests - 1
     figures = {
         "a snapshot and a new database, s": least.cpu_s,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 KIT = HERE.parent / "tests" / "kit"
-KITS = ("broker", "energy", "kube", "node", "process", "three", "whole")
+KITS = ("broker", "cost", "energy", "kube", "node", "process", "three", "whole")
 
 if __name__ == "__main__":
     sys.path.insert(0, str(HERE))

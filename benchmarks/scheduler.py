@@ -15,13 +15,19 @@ tenth of the pods asks for one. kube-scheduler runs with each of these in turn, 
     bare, joulie up     the bare extender while `joulie up` runs beside it, which shows the cost of
                         sharing the cores
 
-Beside `joulie up`, readings of the nodes are published, 500 a second. A round with it begins with
-a minute in which no pod is placed: its CPU is that at rest, and is subtracted afterwards. Then pods
-exist before kube-scheduler starts, so that only kube-scheduler limits the rate: this gives pods per
-second, CPU per pod, memory, and the most pods on one node. A cycle is the time in which
-kube-scheduler chooses the node of one pod, including the extender's answers. Then pods are created
-at a steady rate below that: this gives the times from creation to binding. A pod that is not placed
-is counted, with the time that it has waited.
+Beside `joulie up`, readings of the nodes are published, 500 a second. Pods exist before
+kube-scheduler starts, so that only kube-scheduler limits the rate: this gives pods per second and
+the most pods on one node. A cycle is the time in which kube-scheduler chooses the node of one pod,
+including the extender's answers. Then pods are created at a steady rate below that: this gives the
+times from creation to binding. A pod that is not placed is counted, with the time that it has
+waited.
+
+The same steady pods give the CPU per pod: windows in which pods come, and windows of the same
+length without pods, follow each other, and their difference is what the pods cost, beside the
+readings of both. It is not measured while kube-scheduler takes all cores: components then gather
+more readings at once than at rest, and a difference would be below the cost of the pods, or even
+below zero. The error of a difference is printed beside it; pods that together seem to cost nothing
+are refused.
 
 `--apart` gives kube-scheduler and the extender a core of their own, as in a cluster. On two cores
 all other processes then share the other core, and Joulie's views are late. Milliseconds depend on
@@ -35,7 +41,9 @@ import contextlib
 import ssl
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import product
 from statistics import median
 from typing import Any, NamedTuple
 from urllib.request import urlopen
@@ -48,6 +56,7 @@ from extenders_beside import (
     PAGED,
     PRESETS,
     SETTINGS,
+    absorbed,
     cluster_of,
     components_of,
     configured,
@@ -57,7 +66,8 @@ from extenders_beside import (
     readings,
     require_programs,
 )
-from process_usage import IMPORTS, cpu_s, memory_mib, pin, require
+from pod_cost import CPU, ERROR, REST, Window, cost_of, per_pod, require_cost, used_during
+from process_usage import IMPORTS, REPORT, memory_mib, pin, require
 from report import Table
 
 from console_kit import open_stream
@@ -69,27 +79,26 @@ from kube_real import Running, all_of
 from kube_scheduled import scheduling
 
 SMALLEST = {
-    "nodes": 20,
+    "nodes": 60,
     "pods": 20,
     "rounds": 1,
     "warm": 4,
-    "paced": 10,
-    "rest": 4.0,
+    "paced": 100,
+    "windows": 3,
+    "readings": 50,
     "ask": [BARE, SAVINGS, PAGED],
 }
-PER_S = 50  # the rate of the paced pods
+PER_S = 10  # the rate of the paced pods: two cores are not busy with it
 PATIENCE_S = 120.0  # after which a pod counts as not placed
-SHORTEST_S = 8.0  # for which CPU is counted
 CYCLE = "scheduler_scheduling_algorithm_duration_seconds"
-UP, SCHEDULER = "up", "kube-scheduler"
-OTHERS = (SCHEDULER, "kube-apiserver", "etcd", ECHO, BARE)
+UP, SCHEDULER, SUPERVISOR = "up", "kube-scheduler", 2
 # The figures of a round.
 PER_SECOND, CYCLE_MS, MOST = "pods per second", "ms per cycle", "most pods on a node"
 P50, P99, LONGEST = (f"create to bound ms, {each}" for each in ("p50", "p99", "longest"))
 UNPLACED = "not placed"
 RATES = (PER_SECOND, CYCLE_MS, MOST, P50, P99, LONGEST, UNPLACED)
 # The columns of the table of programs.
-CPU, REST, MEMORY = "CPU ms per pod", "at rest, % of a core", "memory MiB"
+MEMORY = "memory MiB"
 ALL = "all of Joulie"
 OF_BARE, OF_SCHEDULER = "of the bare one's pods per second", "of kube-scheduler's CPU per pod"
 P99_OF_BARE = "of the bare one's p99"
@@ -97,7 +106,9 @@ P99_OF_BARE = "of the bare one's p99"
 
 class Round(NamedTuple):
     rates: dict[str, float]
-    programs: dict[str, dict[str, float]]  # the columns of each
+    windows: Sequence[Window]
+    memory: Mapping[str, float]  # of each program
+    ours: Sequence[str]  # the components of Joulie, and what started them
 
 
 def a_pod(name: str, number: int) -> dict[str, Any]:
@@ -120,15 +131,17 @@ async def one_round(server: Running, setting: str, args: argparse.Namespace) -> 
     async with contextlib.AsyncExitStack() as stack:
         config = await stack.enter_async_context(configured(setting, server, args.nodes))
         await stack.enter_async_context(load(server, setting, args))
-        rest = await at_rest(server, args) if setting in PRESETS else {}
         bindings = await stack.enter_async_context(Bindings.following(server.api))
         await all_of(bindings.create(a_pod("web", each)) for each in range(count))
         async with kubelets(server), scheduling(server, config, port):
-            rates, programs = await rate(server, bindings, rest, args)
+            rates = await rate(bindings, args)
             rates[CYCLE_MS] = await cycle_ms(port)
-            rates |= await waits(bindings, args)
+            windows = await windows_in(setting, bindings, args)
+            rates |= waits(bindings, max(1, len(windows)), args)
+            memory, mine = memory_mib(), ours(server) if setting in PRESETS else []
             await pods_gone(server)
-    return Round(rates, programs)
+    require(mine[SUPERVISOR:], (name for each in windows for name in working(each)))
+    return Round(rates, windows, memory, mine)
 
 
 @contextlib.asynccontextmanager
@@ -139,6 +152,7 @@ async def load(
     async with contextlib.AsyncExitStack() as stack:
         if setting in PRESETS:
             await stack.enter_async_context(readings(server, args.nodes, args.readings))
+            await absorbed(server, args.nodes, args.readings)
         if setting == PAGED:
             topics = "decisions,cluster"
             stream = await stack.enter_async_context(open_stream(console_of(server), topics=topics))
@@ -151,62 +165,73 @@ async def _read(stream: Any) -> None:
         await stream.next()
 
 
-async def at_rest(server: Running, args: argparse.Namespace) -> dict[str, float]:
-    """The CPU of each component, in seconds per second."""
-    await asyncio.sleep(min(args.rest, 10.0))  # until the first readings are folded
-    began, used = time.perf_counter(), cpu_s()
-    await asyncio.sleep(args.rest)
-    took, then = time.perf_counter() - began, cpu_s()
-    return {name: (then[name] - used[name]) / took for name in ours(server)}
-
-
 def ours(server: Running) -> list[str]:
-    """The supervisor is the first: it may do nothing for seconds."""
-    return [UP, *components_of(server)]
+    """The supervisor's processes are the first: they may do nothing for seconds."""
+    return [UP, IMPORTS, *components_of(server)]
 
 
-async def rate(
-    server: Running, bindings: Bindings, rest: Mapping[str, float], args: argparse.Namespace
-) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+def working(window: Window) -> list[str]:
+    return [name for name, used_s in window.with_pods.items() if used_s]
+
+
+async def rate(bindings: Bindings, args: argparse.Namespace) -> dict[str, float]:
     """From the last pod of the warm-up to the last of all, by when pods are seen bound."""
     await bindings.wait_for(1, PATIENCE_S)
     if args.apart:
         pin({SCHEDULER, ECHO, BARE, "extender"})
     await bindings.wait_for(args.warm, PATIENCE_S)
-    began, used, warm = time.perf_counter(), cpu_s(), len(bindings)
+    began, warm = time.perf_counter(), len(bindings)
     await bindings.wait_for(args.warm + args.pods, PATIENCE_S)
-    bound_s, count = time.perf_counter() - began, len(bindings) - warm
-    await asyncio.sleep(max(0.0, SHORTEST_S - bound_s))  # some components work once in seconds
-    took, then, memory = time.perf_counter() - began, cpu_s(), memory_mib()
-    names = ours(server) if rest else []
-    require(names[1:], (name for name in then if then[name] > used[name]))
-    programs = {
-        name: {
-            CPU: (then[name] - used[name] - took * rest.get(name, 0.0)) * 1000 / count,
-            MEMORY: memory[name],
-        }
-        for name in (*names, *OTHERS)
-        if name in then
-    }
-    for name in names:
-        programs[name][REST] = rest[name] * 100
-    if rest:
-        programs[UP][MEMORY] += memory[IMPORTS]
-    rates = {PER_SECOND: count / bound_s, MOST: float(bindings.most_on_a_node())}
-    return rates, programs
+    count, bound_s = len(bindings) - warm, time.perf_counter() - began
+    await asyncio.sleep(args.settle)
+    return {PER_SECOND: count / bound_s, MOST: float(bindings.most_on_a_node())}
 
 
-async def waits(bindings: Bindings, args: argparse.Namespace) -> dict[str, float]:
+async def windows_in(setting: str, bindings: Bindings, args: argparse.Namespace) -> list[Window]:
+    """Without `joulie up` pods come once, for their times."""
+    if setting in PRESETS:
+        return [await window(bindings, each, args) for each in range(args.windows)]
+    await paced(bindings, 0, args)
+    return []
+
+
+async def window(bindings: Bindings, number: int, args: argparse.Namespace) -> Window:
+    """Every other one begins without pods, so that a drift of the machine cancels out."""
+    lasts_s = args.paced / PER_S + args.settle
+    without = partial(asyncio.sleep, lasts_s)
+    with_pods = partial(paced, bindings, number, args)
+    if number % 2:
+        idle, busy = await used_during(without), await used_during(with_pods)
+    else:
+        busy, idle = await used_during(with_pods), await used_during(without)
+    print(f"window {number + 1}: {_shown(busy)} with pods, {_shown(idle)} without", flush=True)
+    return Window(busy, idle, lasts_s, args.paced)
+
+
+def _shown(used: Mapping[str, float]) -> str:
+    """The CPU of the busiest programs."""
+    busiest = sorted(used, key=lambda name: used[name], reverse=True)[:6]
+    return ", ".join(f"{name} {used[name]:.1f} s" for name in busiest)
+
+
+async def paced(bindings: Bindings, window: int, args: argparse.Namespace) -> None:
+    """Pods at a steady rate, until components have nothing more to do with them."""
     tasks, began = list[asyncio.Task[None]](), time.perf_counter()
     for number in range(args.paced):
         await asyncio.sleep(began + number / PER_S - time.perf_counter())
-        tasks.append(asyncio.create_task(bindings.create(a_pod("paced", number))))
+        pod = a_pod(f"paced-{window}", number)
+        tasks.append(asyncio.create_task(bindings.create(pod)))
     await asyncio.gather(*tasks)
-    count = args.warm + args.pods + args.paced
-    await bindings.wait_for(count, PATIENCE_S)
-    found = bindings.waits(f"paced-{number}" for number in range(args.paced))
+    await asyncio.sleep(began + args.paced / PER_S + args.settle - time.perf_counter())
+
+
+def waits(bindings: Bindings, windows: int, args: argparse.Namespace) -> dict[str, float]:
+    """Of the paced pods."""
+    each = range(windows), range(args.paced)
+    found = bindings.waits(f"paced-{window}-{number}" for window, number in product(*each))
     times = (found.p50, found.p99, found.longest)
     ms = {name: 1000 * each for name, each in zip((P50, P99, LONGEST), times, strict=True)}
+    count = args.warm + args.pods + windows * args.paced
     return ms | {UNPLACED: float(count - len(bindings))}
 
 
@@ -255,10 +280,9 @@ def ratios(found: Mapping[str, Sequence[Round]]) -> Table:
     """To what runs in the same round: kube-scheduler's own CPU, and a bare extender."""
     rows = defaultdict[str, dict[str, float]](dict)
     for setting in (each for each in found if each in PRESETS):
-        row = rows[setting]
-        row[OF_SCHEDULER] = median(
-            joulies(each)[CPU] / each.programs[SCHEDULER][CPU] for each in found[setting]
-        )
+        row, rounds = rows[setting], found[setting]
+        windows = windows_of(rounds)
+        row[OF_SCHEDULER] = per_pod(windows, rounds[0].ours) / per_pod(windows, [SCHEDULER])
         if BARE in found:
             pairs = list(zip(found[setting], found[BARE], strict=True))
             row[OF_BARE] = median(a.rates[PER_SECOND] / b.rates[PER_SECOND] for a, b in pairs)
@@ -266,25 +290,24 @@ def ratios(found: Mapping[str, Sequence[Round]]) -> Table:
     return Table(title="ratios", rows=rows)
 
 
-def joulies(each: Round) -> dict[str, float]:
-    """All components of Joulie together."""
-    mine = [columns for columns in each.programs.values() if REST in columns]
-    return {name: sum(columns[name] for columns in mine) for name in (CPU, REST, MEMORY)}
-
-
 def programs_of(setting: str, rounds: Sequence[Round]) -> Table:
-    """Without the programs of the cluster, whose CPU at rest is not measured."""
-    rows = {
-        name: {
-            what: median(each.programs[name][what] for each in rounds)
-            for what in (CPU, REST, MEMORY)
-        }
-        for name, columns in rounds[0].programs.items()
-        if REST in columns
-    }
-    together = [joulies(each) for each in rounds]
-    rows[ALL] = {what: median(each[what] for each in together) for what in (CPU, REST, MEMORY)}
-    return Table(title=setting, rows=rows, zero={UP})
+    """With kube-scheduler, without the other programs of the cluster."""
+    names = rounds[0].ours
+    rows = {name: columns_of([name], rounds) for name in (*names, REPORT, SCHEDULER)}
+    # A report comes by the clock and takes a share of a core, whether pods come or not.
+    rest = columns_of([*names, REPORT], rounds)
+    rows[ALL] = columns_of(names, rounds) | {name: rest[name] for name in (REST, MEMORY)}
+    require_cost(setting, rows[ALL])
+    return Table(title=setting, rows=rows, zero={UP, IMPORTS, REPORT, CPU, ERROR}, signed={CPU})
+
+
+def windows_of(rounds: Iterable[Round]) -> list[Window]:
+    return [window for each in rounds for window in each.windows]
+
+
+def columns_of(names: Collection[str], rounds: Sequence[Round]) -> dict[str, float]:
+    memory = median(sum(each.memory[name] for name in names) for each in rounds)
+    return cost_of(windows_of(rounds), names) | {MEMORY: memory}
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -292,9 +315,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pods", type=int, default=1200)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warm", type=int, default=200, help="pods that are not counted")
-    parser.add_argument("--paced", type=int, default=300, help="pods at a steady rate")
+    parser.add_argument("--paced", type=int, default=400, help="pods of a window")
+    parser.add_argument("--windows", type=int, default=4, help="of a round, at least 3")
     parser.add_argument("--readings", type=int, default=500, help="a second")
-    parser.add_argument("--rest", type=float, default=60.0, help="seconds without pods")
+    parser.add_argument("--settle", type=float, default=6.0, help="seconds after the last pod")
     parser.add_argument(
         "--ask", nargs="*", choices=SETTINGS, default=[ALONE, BARE, SAVINGS, HEADROOM]
     )

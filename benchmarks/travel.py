@@ -27,11 +27,12 @@ from report import Table
 import joulie_migrations
 from audit_kit import NoFacts
 from bus_kit import CLUSTER, NOON, SECOND, hardware, node_seen, records
+from joulie_audit.archive.archived_facts import ArchivedFacts
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource
-from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.archive.parts import Archive
 from joulie_audit.replay.replay import Scope, WorkerSource, replay
 from joulie_bus.events import TelemetrySampled
 from joulie_bus.log.producer import Producer

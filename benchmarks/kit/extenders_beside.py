@@ -35,6 +35,7 @@ CLUSTER = Subjects("local")
 HERE = Path(__file__).parent
 PATIENCE_S = 600.0
 LOOK_S = 2.0
+CALM_LOOKS, CALM_SHARE = 5, 0.006  # of the nodes, whose statuses are written at rest in a look
 UNTHROTTLED = {"qps": 5000, "burst": 10000}
 # One plan a minute, the default. Readings stay fresh for the whole run.
 ENVIRON = {
@@ -200,9 +201,22 @@ async def at_rest(server: Running, nodes: int) -> None:
                 return
 
 
+async def absorbed(server: Running, nodes: int, per_second: int) -> None:
+    """Until the first readings of all nodes are in the statuses of their NodeTwins: what is
+    measured before belongs to the start."""
+    await asyncio.sleep(nodes / per_second)
+    calm, written = 0, _looks(server).written
+    async with asyncio.timeout(PATIENCE_S):
+        while calm < CALM_LOOKS:
+            await asyncio.sleep(LOOK_S)
+            before, written = written, _looks(server).written
+            calm = calm + 1 if written - before <= max(5, CALM_SHARE * nodes) else 0
+
+
 class Looks(NamedTuple):
     positions: list[float]  # of each process
     behind: float  # objects that are still to be written
+    written: float  # requests of the operator so far
 
     @property
     def is_still(self) -> bool:
@@ -213,5 +227,6 @@ def _looks(server: Running) -> Looks:
     running = DataDirectory(data_of(server)).running()
     gauges = gauges_of(running.metrics) if running else {}
     positions = [each["joulie_position"] for each in gauges.values() if "joulie_position" in each]
-    behind = gauges.get("operator", {}).get("joulie_kube_objects_behind", 1)
-    return Looks(positions, behind)
+    operator = gauges.get("operator", {})
+    behind = operator.get("joulie_kube_objects_behind", 1)
+    return Looks(positions, behind, operator.get("joulie_kube_writes_total", 0))

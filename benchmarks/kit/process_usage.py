@@ -1,7 +1,9 @@
 """The CPU time and the memory of this process and its descendants, by the name of the program.
 
 The components of `joulie up` are forked from one process, so their command line is its own: they
-are known by the title that each sets. A child without a name of its own counts for its parent.
+are known by the title that each sets. A child without a name of its own counts for its parent, and
+so does a child that has ended, but for the reports of the ledger: they come by the clock, one in
+minutes, and would fall into some windows of a measurement and not into others.
 """
 
 import contextlib
@@ -21,6 +23,8 @@ MAIN = "joulie_cli.main"
 FORK_SERVER, TRACKER = "multiprocessing.forkserver", "multiprocessing.resource_tracker"
 IMPORTS = "imports"  # the process from which components are forked
 BENCHMARK = "benchmark"  # this process and its helpers
+REPORT = "report"  # `joulie report`, as the ledger starts it
+ENDED = {"ledger": REPORT}  # whose CPU that of children is that have ended
 PYTHON, HERE = "python", str(Path(__file__).parent)
 
 
@@ -33,6 +37,7 @@ class Process(NamedTuple):
     parent: int
     name: str  # empty if it has none of its own
     cpu_s: float
+    ended_s: float  # the CPU time of its children that have ended
 
 
 def cpu_s() -> dict[str, float]:
@@ -40,11 +45,12 @@ def cpu_s() -> dict[str, float]:
     used = defaultdict[str, float](float)
     for process in descendants():
         used[process.name] += process.cpu_s
+        used[ENDED.get(process.name, process.name)] += process.ended_s
     return used
 
 
 def cpu_by_pid() -> dict[int, float]:
-    return {process.pid: process.cpu_s for process in descendants()}
+    return {process.pid: process.cpu_s + process.ended_s for process in descendants()}
 
 
 def require(names: Iterable[str], found: Iterable[str]) -> None:
@@ -109,18 +115,19 @@ def _processes() -> Iterator[Process]:
                 continue  # it has ended, and its CPU is among that of the children of its parent
             words = (place / "cmdline").read_text().split("\0")
             title = (place / "comm").read_text().strip()
-            yield Process(pid, int(fields[1]), name_of(title, words), _cpu_s(place, fields))
+            ended_s = 0.0 if pid == os.getpid() else sum(map(int, fields[13:15])) / TICKS
+            name = name_of(title, words)
+            yield Process(pid, int(fields[1]), name, _cpu_s(place, fields), ended_s)
 
 
 def _cpu_s(place: Path, fields: list[str]) -> float:
-    """Of all threads, in nanoseconds if the kernel counts them, and of children that have ended."""
-    ended_s = 0.0 if place.name == str(os.getpid()) else sum(map(int, fields[13:15])) / TICKS
+    """Of all threads, in nanoseconds if the kernel counts them."""
     try:
         threads = [each.read_text() for each in place.glob("task/*/schedstat")]
         counted_s = sum(int(each.split()[0]) for each in threads) / 1e9
     except (OSError, IndexError):  # a thread has ended, or the kernel does not count
         counted_s = 0.0
-    return ended_s + max(counted_s, sum(map(int, fields[11:13])) / TICKS)
+    return max(counted_s, sum(map(int, fields[11:13])) / TICKS)
 
 
 def name_of(title: str, words: list[str]) -> str:

@@ -1,7 +1,8 @@
 """What a benchmark measured: tables that are printed, and kept as JSON with what they ran on.
 
-A figure that is missing, not finite or zero is an error, because a component that runs costs
-something. A column in which zero is a result is declared with `zero`.
+A figure that is missing, not finite, zero or negative is an error, because a component that runs
+costs something. A column in which zero is a result is declared with `zero`, one of differences that
+may lie below zero with `signed`.
 """
 
 import math
@@ -37,6 +38,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     rows: Mapping[str, Mapping[str, float]]
     zero: Collection[str] = ()  # columns or rows in which zero is a result
+    signed: Collection[str] = ()  # columns of differences, which may lie below zero
 
     @classmethod
     def of(cls, title: str, figures: Mapping[str, float], zero: Collection[str] = ()) -> "Table":
@@ -61,6 +63,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     def _is_sound(self, row: str, column: str, value: float | None) -> bool:
         if value is None or not math.isfinite(value):
+            return False
+        if value < 0 and column not in self.signed:
             return False
         return value != 0 or column in self.zero or row in self.zero
 
