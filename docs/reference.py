@@ -27,6 +27,7 @@ from joulie_projections.component.wiring import PlaceSettings
 RIGHTS = {
     "operator": "rbac.yaml",
     "operator that evicts": "rbac-evictions.yaml",
+    "operator that changes requests": "rbac-requests.yaml",
     "extender that binds": "rbac-extender.yaml",
     "callout": "rbac-callout.yaml",
 }
@@ -221,9 +222,7 @@ def _formats() -> None:
 
 
 def _tables() -> None:
-    print(
-        "## Tables of an archive\n\n[Query an archive with SQL](archive-tables.md) has examples.\n"
-    )
+    print("## Tables of an archive\n\n[Ask the log with SQL](sql.md) has examples.\n")
     for directory, tables in (("facts", OF_FACTS), ("log", OF_LOG)):
         for table in tables:
             print(f"`{table.name}`, in `{directory}/`: {table.of}.\n")
