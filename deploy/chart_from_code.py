@@ -6,6 +6,7 @@ Chart.yaml             the version of the package, in pyproject.toml
 files/nats.conf        the configuration of the embedded broker, for a pod
 files/callout.conf     for the broker that asks `joulie callout`: an account, and a line after them
 files/parts.json       the broker role and the inbox of each component
+files/rbac-requests.yaml  ../rbac-requests.yaml, which users apply and may download by itself
 values.schema.json     the names of all settings that `settings` may hold, removed ones among them,
                        which components name in their logs
 ../kube-scheduler*.yaml  the configurations of kube-scheduler, which the chart renders
@@ -30,6 +31,7 @@ from joulie_projections.component.wiring import PlaceSettings
 
 CHART = Path(__file__).parent / "chart"
 SERVICE_URL = "https://joulie-extender.joulie-system.svc.cluster.local:9876"
+REQUESTS = "rbac-requests.yaml"
 PARTS = {
     "projector": Role.PROJECTOR,
     "operator": Role.OPERATOR,
@@ -186,6 +188,7 @@ def files() -> dict[Path, str]:
         CHART / "files/nats.conf": nats_conf(),
         CHART / "files/callout.conf": callout_conf(),
         CHART / "files/parts.json": parts(),
+        CHART / "files" / REQUESTS: (CHART.parent / REQUESTS).read_text(),
         schema_file: schema(schema_file.read_text()),
         **scheduler_files(),
     }
