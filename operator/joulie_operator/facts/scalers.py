@@ -5,16 +5,18 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_operator.planning.resizes import WhyNot
 from joulie_projections.pods.kubernetes_pod import Pod
 
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"  # KEDA makes such ones
 VPAS = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"
+EVERY = ""
 
 
 class Scaler(NamedTuple):
-    namespace: str
-    scaled: str  # the name of a Deployment, a StatefulSet or another controller
+    namespace: str  # EVERY: what is known of it does not say which
+    scaled: str  # the name of a Deployment, a StatefulSet or another controller; EVERY likewise
     refusal: WhyNot
 
 
@@ -64,6 +66,11 @@ class _Vpa(msgspec.Struct):
     spec: _VpaSpec
 
 
+class _Names(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+_read_names = msgspec.json.Decoder(_Names).decode
 _read_hpa = msgspec.json.Decoder(_Hpa).decode
 _read_vpa = msgspec.json.Decoder(_Vpa).decode
 
@@ -88,6 +95,16 @@ def of_vpa(raw: bytes | msgspec.Raw) -> Scaler | None:
     return Scaler(vpa.metadata.namespace, target.name, WhyNot("vpa", why))
 
 
+def of_unreadable(raw: bytes | msgspec.Raw, kind: str, error: Exception) -> Scaler:
+    """It may read the requests of any pod of its namespace, or of all without a readable one."""
+    try:
+        meta = _read_names(raw).metadata
+    except UNDECODABLE:
+        meta = _Meta()
+    why = f"the {kind} {meta.name or 'without a name'} cannot be read, and may use them: {error}"
+    return Scaler(meta.namespace or EVERY, EVERY, WhyNot("autoscaler-unreadable", why))
+
+
 def scaler_of(pod: Pod, scalers: Sequence[Scaler]) -> WhyNot | None:
     """A ReplicaSet has the name of what controls it and a suffix. Kinds do not count: a pod that is
     taken for one of another controller keeps its requests."""
@@ -95,7 +112,7 @@ def scaler_of(pod: Pod, scalers: Sequence[Scaler]) -> WhyNot | None:
     owners = [each.name or "" for each in meta.owner_references or () if each.controller]
     names = {meta.name or "", *owners, *(owner.rpartition("-")[0] for owner in owners)} - {""}
     for each in scalers:
-        if each.namespace == meta.namespace and each.scaled in names:
+        if each.namespace in (EVERY, meta.namespace) and each.scaled in (EVERY, *names):
             return each.refusal
     return None
 

@@ -16,7 +16,7 @@ from joulie_operator.facts.resizable_pods import (
     Surroundings,
     read_pod,
 )
-from joulie_operator.facts.scalers import HPAS, VPAS, Scaler, of_hpa, of_vpa
+from joulie_operator.facts.scalers import HPAS, VPAS, Scaler, of_hpa, of_unreadable, of_vpa
 from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, object_path
 from joulie_operator.observe.watch import NAMESPACES, PODS
 from joulie_operator.planning.resizes import Mode
@@ -71,15 +71,15 @@ class ConsentingPods:
     async def _scalers(self) -> list[Scaler] | None:
         """None without the right to list them."""
         try:
-            hpas = await self._listed(HPAS, of_hpa)
-            return [*hpas, *await self._listed(VPAS, of_vpa)]
+            hpas = await self._listed(HPAS, "HorizontalPodAutoscaler", of_hpa)
+            return [*hpas, *await self._listed(VPAS, "VerticalPodAutoscaler", of_vpa)]
         except KubernetesRefused as error:
             if error.code != FORBIDDEN:
                 raise
             return None
 
     async def _listed(
-        self, path: str, read: Callable[[msgspec.Raw], Scaler | None]
+        self, path: str, kind: str, read: Callable[[msgspec.Raw], Scaler | None]
     ) -> list[Scaler]:
         """None of a kind that is not installed."""
         try:
@@ -88,4 +88,16 @@ class ConsentingPods:
             if error.code != NOT_FOUND:
                 raise
             return []
-        return [found for page in pages for raw in page.items if (found := read(raw)) is not None]
+        raws = [raw for page in pages for raw in page.items]
+        return [each for raw in raws if (each := _scaler(raw, kind, read)) is not None]
+
+
+def _scaler(
+    raw: msgspec.Raw, kind: str, read: Callable[[msgspec.Raw], Scaler | None]
+) -> Scaler | None:
+    try:
+        return read(raw)
+    except UNDECODABLE as error:
+        scaler = of_unreadable(raw, kind, error)
+        log.warning("autoscaler_unreadable", why=scaler.refusal.because, what="requests stay")
+        return scaler

@@ -194,6 +194,24 @@ async def test_where_processes_wait_the_cores_come_back_at_the_next_look(
     assert world.events()[-2].because.startswith("processes waited for processors in 12 %")
 
 
+async def test_beside_an_autoscaler_that_cannot_be_read_pods_of_its_namespace_keep_their_requests(
+    world: World, api: Api
+) -> None:
+    world.server.put("pods", web(**{CONSENT: "in-place"}), "team")
+    unreadable = {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": "web"}}
+    world.server.put("horizontalpodautoscalers", unreadable, "team")
+    resizer = world.resizer(api)
+
+    await world.looks(resizer)
+    [refused] = world.events()
+    assert (refused.reason, world.requests()) == ("autoscaler-unreadable", LARGE)
+    assert "HorizontalPodAutoscaler h cannot be read" in refused.because
+
+    world.server.delete("horizontalpodautoscalers", "h", "team")
+    await world.looks(resizer)
+    assert world.requests() == SMALL
+
+
 async def test_a_reason_is_published_once_until_it_changes(world: World, api: Api) -> None:
     world.server.put("pods", web("db-0", **{CONSENT: "in-place"}), "team")
     resizer = world.resizer(api)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.events import ContainerRequest
 from joulie_operator.facts.resizable_pods import (
     CONSENT,
@@ -14,7 +15,7 @@ from joulie_operator.facts.resizable_pods import (
     read_pod,
     resizable,
 )
-from joulie_operator.facts.scalers import Scaler, of_hpa, of_vpa
+from joulie_operator.facts.scalers import Scaler, of_hpa, of_unreadable, of_vpa
 from joulie_operator.planning.resizes import ResizablePod
 
 Tree = dict[str, Any]
@@ -150,6 +151,27 @@ def test_autoscalers_that_use_or_set_requests_forbid_it(scaler: Scaler | None, r
     elsewhere["metadata"]["namespace"] = "others"
     other["metadata"] |= {"name": "db-0", "ownerReferences": [OWNER | {"name": "db"}]}
     assert (why(elsewhere, around), why(other, around)) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("raw", "in_the_namespace", "elsewhere"),
+    [
+        (b'{"metadata": {"name": "h", "namespace": "team"}, "spec": 7}', True, False),
+        (b'{"metadata": 7}', True, True),
+    ],
+)
+def test_an_autoscaler_that_cannot_be_read_forbids_it_wherever_it_may_scale(
+    raw: bytes, in_the_namespace: bool, elsewhere: bool
+) -> None:
+    with pytest.raises(UNDECODABLE) as failed:
+        of_hpa(raw)
+    scaler = of_unreadable(raw, "HorizontalPodAutoscaler", failed.value)
+    around, other = NOTHING._replace(scalers=[scaler]), tree()
+    other["metadata"]["namespace"] = "others"
+
+    reason = "autoscaler-unreadable"
+    assert why(tree(), around) == (reason if in_the_namespace else "")
+    assert why(other, around) == (reason if elsewhere else "")
 
 
 def test_without_the_right_to_list_autoscalers_no_pod_is_resized() -> None:
