@@ -38,6 +38,7 @@ HEAD_EVERY_ROWS = 1000
 LAST_HEAD_S = 4.0  # at a clean shutdown; less than a supervisor waits
 POLL_S = 0.25
 EXAMINE_S = 1.0  # between two looks for rows of others
+AGAIN_S = 10.0  # a published outcome that is no entry by then is published again
 GATHER_S = 0.25  # entries are written in batches: no request waits for one
 REFUSED_S = 2.0  # delay before outcomes that the broker refused are published again
 DUE_BATCH = 1000
@@ -90,6 +91,7 @@ class DecisionWriter:
         self._unanchored: Head | None = None  # the newest head, until the broker has it
         self._heads_refused = Refusals("heads", "signed in the database, and published later")
         self._outcomes_refused = Refusals("outcomes", "kept in the database, and published later")
+        self._outcomes_sent: dict[int, float] = {}  # when, by position, on the monotonic clock
         self._unpublishable: set[int] = set()  # positions of pods whose outcome cannot be published
         self._key_error_logged_at = -HEAD_EVERY_S  # when a failed change of keys was logged
         self._reader: Reader | None = None
@@ -347,6 +349,19 @@ class DecisionWriter:
                     self._unpublishable.add(pod.position)
                     log.warning("outcome_left_out", position=pod.position, why=error.why)
 
+    def _ripe(
+        self, due: Sequence[tuple[FirstBinding, bytes | None]], overdue: int
+    ) -> list[tuple[FirstBinding, bytes | None]]:
+        """Those with an answer, or whose answer did not come, and that are not on their way."""
+        since = time.monotonic() - AGAIN_S
+        sent = {at: when for at, when in self._outcomes_sent.items() if when > since}
+        self._outcomes_sent = sent
+        return [
+            (pod, answer)
+            for pod, answer in due
+            if pod.position not in sent and (answer is not None or pod.at < overdue)
+        ]
+
     async def publish_outcomes(self, leadership: Leadership, grace_s: float) -> None:
         """Publishes outcomes to the stream of decisions, from where they are written to the log.
 
@@ -358,14 +373,12 @@ class DecisionWriter:
                 continue  # the last answers may be still to come
             try:
                 due = await self._calls.once(self._log.due, DUE_BATCH)
-                overdue = time.time_ns() - int(grace_s * 1e9)
-                ripe = [
-                    (pod, answer) for pod, answer in due if answer is not None or pod.at < overdue
-                ]
-                if ripe:
+                if ripe := self._ripe(due, time.time_ns() - int(grace_s * 1e9)):
                     # The pod is due until the published outcome is an entry of the log.
                     await self._bus.publish(list(self._outcomes(ripe)))
                     self._outcomes_refused.ended()
+                    now = time.monotonic()
+                    self._outcomes_sent |= dict.fromkeys((pod.position for pod, _ in ripe), now)
                     await self._calls.once(self._log.drop_settled, leadership.epoch)
             except TRANSIENT:
                 continue  # retried at the next poll
