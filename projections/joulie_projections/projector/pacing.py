@@ -1,10 +1,11 @@
 """How long events gather between two small commits.
 
 A commit of one event costs nearly as much as one of ten, in the projector and in each of its
-readers. While events keep arriving one by one, each commit therefore waits for some more of them.
+readers: extender, operator, console and ledger. While events keep arriving one by one, each commit
+therefore waits for some more of them.
 """
 
-ENOUGH = 8  # events: a larger commit costs little less per event
+ENOUGH = 64  # events: a larger commit costs little less per event
 LONGEST_S = 0.04  # of the delay that gathering adds until readers see an event
 SHORTEST_S = 0.005  # events that arrive faster fill the commits by themselves
 INTERVAL_S = 0.25  # over which the rate of events is measured
