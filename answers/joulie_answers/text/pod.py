@@ -110,18 +110,16 @@ def _filter_lines(attempt: Attempt) -> Iterator[Line]:
 
 
 def _score_lines(attempt: Attempt) -> Iterator[Line]:
-    if attempt.cluster_trend_w_per_min is None:
+    if attempt.tied is None:
         return
     if attempt.in_flight:
         yield Line("in flight", attempt.in_flight)
     if attempt.best:
         yield Line("best", attempt.best)
     tied = f"; {attempt.tied} tie as the best" if attempt.tied and attempt.tied > 1 else ""
-    yield Line(
-        "scores",
-        f"of {attempt.candidates} candidates{tied}, the sum of their points; cluster trend "
-        f"{attempt.cluster_trend_w_per_min:+.0f} W/min, pressure {attempt.perf_pressure or 0:.1f}",
-    )
+    trend, pressure = attempt.cluster_trend_w_per_min, attempt.perf_pressure
+    read = "" if trend is None else f"; cluster trend {trend:+.0f} W/min, pressure {pressure:.1f}"
+    yield Line("scores", f"of {attempt.candidates} candidates{tied}, the sum of their points{read}")
     if attempt.settings_unknown:
         yield Line("points", f"unknown: {attempt.settings_unknown}")
     if attempt.devices:
@@ -132,7 +130,7 @@ def _outcome_line(attempt: Attempt, outcome: Outcome | None) -> Line:
     if outcome is None:
         return Line("outcome", "not bound, as far as the log goes")
     bound = f"bound to {outcome.node}"
-    if attempt.cluster_trend_w_per_min is None:
+    if attempt.tied is None:
         return Line("outcome", f"{bound}; {NO_SCORES}")
     if outcome.rank is None:
         return Line("outcome", f"{bound}, which was not scored")

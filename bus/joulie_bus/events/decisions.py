@@ -161,8 +161,9 @@ class PrioritizeDecided(LoggedEvent, frozen=True, kw_only=True):
     candidates: Candidates
     scores: bytes  # int16, little endian, in the order of the candidates
     terms_digest: bytes  # sha256 over one word per candidate, mixed from all its float terms
-    cluster_trend_w_per_min: Finite
-    perf_pressure: Finite
+    # Of the whole cluster. None: no term of the formula reads them.
+    cluster_trend_w_per_min: Finite | None
+    perf_pressure: Finite | None
     top: list[Terms]
     duty: Duty = "energy"
     # By ordinal; only for a pod that asks for devices. One of equally good nodes is then the best.

@@ -149,14 +149,15 @@ def prioritize_decision(
     duty: Duty = "energy",
 ) -> PrioritizeDecided:
     scores = _scores_of(pod, rows_of(candidates), context, weights, duty)
+    cluster = scores.cluster
     return PrioritizeDecided(
         pod=pod,
         basis=basis_of(context, weights),
         candidates=candidates,
         scores=scores.answer.astype("<i2").tobytes(),
         terms_digest=terms_digest(scores),
-        cluster_trend_w_per_min=scores.cluster.trend_w_per_min,
-        perf_pressure=scores.cluster.pressure,
+        cluster_trend_w_per_min=cluster and cluster.trend_w_per_min,
+        perf_pressure=cluster and cluster.pressure,
         top=top_terms(scores, names, EXPLAINED),
         duty=duty,
         in_flight=context.in_flight,

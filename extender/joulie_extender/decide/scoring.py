@@ -44,7 +44,7 @@ class Scores(msgspec.Struct, frozen=True):
     answer: Ints  # the scores in the reply
     terms: Floats  # a row for each, in the order of `_ROWS`
     basis: Ints
-    cluster: ClusterTerms
+    cluster: ClusterTerms | None  # where a term reads them
     more: Mapping[str, Floats]  # the other terms that apply
     chosen: int | None = None  # the one with the highest answer, if there is only one
 
@@ -92,7 +92,8 @@ def _scored(asked: TermInput, weights: Weights) -> Scores:
     if formula is ENERGY:
         basis = np.where(basis > NEUTRAL, int(ScoreBasis.ENERGY), basis)
     answer = truncated(asked.total * (weights.score_range / 100))
-    return Scores(answer, terms, basis, asked.cluster, more)
+    cluster = asked.cluster if formula is HEADROOM else None
+    return Scores(answer, terms, basis, cluster, more)
 
 
 def gpu_score(
@@ -111,7 +112,7 @@ def gpu_score(
     more = _finish(CARDS, asked, weights, more)
     basis = np.full(len(rows), ScoreBasis.CARDS)
     scale = weights.score_range / HIGHEST if weights.gpu.packing == FRAGMENTATION else 1.0
-    return Scores(truncated(asked.total * scale), terms, basis, asked.cluster, more)
+    return Scores(truncated(asked.total * scale), terms, basis, None, more)
 
 
 def _summed(

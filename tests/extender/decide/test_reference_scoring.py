@@ -73,6 +73,7 @@ def test_every_term_is_that_of_the_plain_loop_to_the_last_bit(cluster_state: Clu
         reference_scoring.trend_of(asked, each.twin) for each in nodes
     ]
     assert found.basis.tolist() == [reference_scoring.basis_of(asked, each.twin) for each in nodes]
+    assert found.cluster is not None
     assert found.cluster.pressure == reference_scoring.pressure_of(asked)
     # What was never updated stands in no room.
     for at in there:

@@ -14,6 +14,7 @@ from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import rows_by_name
 from joulie_extender.decide.scoring import Scores, best, score, terms_digest, terms_of
 from joulie_extender.terms.freshness import ScoreBasis
+from joulie_extender.terms.term import ClusterTerms
 from joulie_projections.pods.load import Load, load_of
 from joulie_projections.state.state import Arrival, NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
@@ -64,6 +65,11 @@ def scored(
 ) -> Scores:
     rows = rows_by_name(twin_columns, names or list(twin_columns.rows))
     return score(pod, twin_columns, rows, now, age_ms, weights)
+
+
+def cluster_of(scores: Scores) -> ClusterTerms:
+    assert scores.cluster is not None
+    return scores.cluster
 
 
 def answers(
@@ -155,7 +161,7 @@ def test_a_trend_counts_more_during_a_burst(trend: int, elsewhere: int, expected
 
     scores = scored(twin_columns, STANDARD, weights, "n0")
 
-    assert (scores.answer.tolist(), scores.cluster.trend_w_per_min) == (
+    assert (scores.answer.tolist(), cluster_of(scores).trend_w_per_min) == (
         [expected],
         trend + elsewhere,
     )
@@ -164,13 +170,13 @@ def test_a_trend_counts_more_during_a_burst(trend: int, elsewhere: int, expected
 def test_stale_readings_make_no_burst() -> None:
     silent = replace(node("eco", 0, 900), samples=readings(0, 900, now=NOON - 301 * SECOND))
 
-    assert scored(twin_columns_of(silent, node("eco", 0, 100))).cluster.trend_w_per_min == 100
+    assert cluster_of(scored(twin_columns_of(silent, node("eco", 0, 100)))).trend_w_per_min == 100
 
 
 def test_no_order_of_the_nodes_tips_the_threshold_of_a_burst() -> None:
     trends = [node("eco", 0, watts) for watts in (0.1, 0.2, 0.3, 0.7, 1e3, 1.1)]
     sums = {
-        scored(twin_columns_of(*order)).cluster.trend_w_per_min
+        cluster_of(scored(twin_columns_of(*order))).trend_w_per_min
         for order in itertools.permutations(trends)
     }
 
@@ -365,15 +371,21 @@ def test_crowded_performance_nodes_repel_standard_pods_alone() -> None:
         scored(twin_columns, PERFORMANCE, weights),
     )
 
-    assert standard.cluster.pressure == performance.cluster.pressure == 70
+    assert cluster_of(standard).pressure == cluster_of(performance).pressure == 70
     assert standard["pressure"].tolist() == [0.3 * 70, 0.3 * 70, 0]
     assert performance["pressure"].tolist() == [0, 0, 0]
+
+
+def test_what_no_term_reads_of_the_cluster_is_not_in_the_scores() -> None:
+    columns = twin_columns_of(node("performance", 900), node("eco", 0))
+
+    assert scored(columns, STANDARD, Weights(scoring="energy")).cluster is None
 
 
 def test_stale_performance_nodes_add_no_pressure() -> None:
     crowded = replace(node("performance", 1000), at=NOON - 301 * SECOND)
 
-    assert scored(twin_columns_of(crowded, node("eco", 0))).cluster.pressure == 0
+    assert cluster_of(scored(twin_columns_of(crowded, node("eco", 0)))).pressure == 0
 
 
 def test_an_overdrawn_node_loses_more_than_its_headroom() -> None:
