@@ -4,6 +4,7 @@ Another user that could write to the data directory, or that made it before, cou
 a signing key or passwords that it knows. Links are not followed, and pipes and devices not read.
 """
 
+import contextlib
 import errno
 import io
 import os
@@ -55,8 +56,10 @@ def require_own(directory: Path) -> None:
         raise _refused(directory, why)
     with os.scandir(directory) as entries:
         for entry in entries:
-            if why := _why_foreign(entry.stat(follow_symlinks=False)):
-                raise _refused(Path(entry.path), why)
+            # Another component may have renamed or removed it since: it is read by nobody.
+            with contextlib.suppress(FileNotFoundError):
+                if why := _why_foreign(entry.stat(follow_symlinks=False)):
+                    raise _refused(Path(entry.path), why)
 
 
 def sync(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,25 @@ def test_what_another_user_put_into_the_directory_is_refused(directory: Path) ->
 
 
 @needs_root
+def test_a_file_that_is_renamed_while_the_directory_is_read_does_not_matter(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (directory / ".run.json.1").write_text("")
+    scan = os.scandir
+
+    def and_rename(path: Path) -> AbstractContextManager[list[os.DirEntry[str]]]:
+        with scan(path) as entries:
+            found = list(entries)
+        (directory / ".run.json.1").rename(directory / "run.json")
+        return nullcontext(found)
+
+    monkeypatch.setattr(os, "scandir", and_rename)
+
+    require_own(directory)
+
+    assert (directory / "run.json").exists()
+
+
 def test_a_file_of_another_user_is_refused(directory: Path) -> None:
     file = directory / "head.key"
     write_private(file, "known to its maker")
