@@ -7,7 +7,13 @@ from pathlib import Path
 import msgspec
 
 from joulie_bus.errors import KubernetesRefused, NotTried, one_line
-from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, ApiUnreachable
+from joulie_operator.kube.api_client import (
+    FORBIDDEN,
+    NOT_FOUND,
+    UNAUTHORIZED,
+    ApiServer,
+    ApiUnreachable,
+)
 from joulie_operator.kube.served import server_version
 from joulie_operator.observe.watch import PODS
 from joulie_operator.power.disruptions import BUDGETS, DisruptionBudget, disruptions_of
@@ -20,7 +26,6 @@ from joulie_simulator.trial.packing import Trial, tried
 NODES, NAMESPACES = "/api/v1/nodes", "/api/v1/namespaces"
 RIGHTS = "deploy/rbac-try.yaml"
 NO_BUDGET_LEFT = "a PodDisruptionBudget allows no disruption of it now"
-_FORBIDDEN = (401, 403)
 
 
 class NamespaceMeta(msgspec.Struct):
@@ -77,7 +82,7 @@ async def _required(api: ApiServer, path: str) -> list[msgspec.Raw]:
         return await _items(api, path)
     except KubernetesRefused as error:
         what = path.rpartition("/")[2]
-        if error.code not in _FORBIDDEN:
+        if error.code not in (UNAUTHORIZED, FORBIDDEN):
             raise NotTried(f"The {what} could not be listed: {one_line(error.why)}") from error
         raise NotTried(
             f"This account may not list {what}: {one_line(error.why)}",
@@ -91,7 +96,7 @@ async def _allowed(api: ApiServer, path: str) -> list[msgspec.Raw] | None:
     try:
         return await _items(api, path)
     except KubernetesRefused as error:
-        if error.code in (*_FORBIDDEN, NOT_FOUND):
+        if error.code in (UNAUTHORIZED, FORBIDDEN, NOT_FOUND):
             return None
         raise
 

@@ -35,7 +35,7 @@ APPLY = "application/apply-patch+yaml"
 MERGE = "application/strategic-merge-patch+json"
 JSON = "application/json"
 
-NOT_FOUND, CONFLICT, GONE, TOO_MANY = 404, 409, 410, 429
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY = 401, 403, 404, 409, 410, 429
 _SUCCESS = frozenset({200, 201, 202})
 
 Query = Mapping[str, str]

@@ -17,12 +17,11 @@ from joulie_operator.facts.resizable_pods import (
     read_pod,
 )
 from joulie_operator.facts.scalers import HPAS, VPAS, Scaler, of_hpa, of_unreadable, of_vpa
-from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, object_path
+from joulie_operator.kube.api_client import FORBIDDEN, NOT_FOUND, ApiServer, object_path
 from joulie_operator.observe.watch import NAMESPACES, PODS
 from joulie_operator.planning.resizes import Mode
 from joulie_projections.pods.kubernetes_pod import Pod
 
-FORBIDDEN = 403
 _read_namespace = msgspec.json.Decoder(Pod).decode  # its metadata alone
 log = get_logger("resizes")
 

@@ -20,6 +20,7 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_operator.desired.kubernetes_events import EVENTS, node_event
 from joulie_operator.kube.api_client import (
     CONFLICT,
+    FORBIDDEN,
     NOT_FOUND,
     TOO_MANY,
     ApiServer,
@@ -36,7 +37,6 @@ from joulie_projections.view.view import View
 CHECK_INTERVAL_S = 2.0
 MAX_VIEW_AGE_S = 30.0
 REFUSED = Backoff(10.0, 300.0)
-FORBIDDEN = 403
 _read_pod = msgspec.json.Decoder(LivePod).decode
 log = get_logger("evictions")
 

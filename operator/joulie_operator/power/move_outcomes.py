@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from joulie_operator.kube.api_client import CONFLICT, NOT_FOUND, TOO_MANY
+from joulie_operator.kube.api_client import CONFLICT, FORBIDDEN, NOT_FOUND, TOO_MANY, UNAUTHORIZED
 from joulie_operator.power.evictable import LivePod, has_ended, why_it_stays
 from joulie_projections.pods.kubernetes_pod import OwnerReference
 
-UNAUTHORIZED, FORBIDDEN = 401, 403
 STATEFUL = "StatefulSet"
 TEMPLATE = "pod-template-hash"
 
