@@ -1,16 +1,18 @@
 """Gives pods their own requests back, before the operator goes."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import NamedTuple
 
 from joulie_bus.errors import KubernetesRefused
 from joulie_operator.apply.resize_writer import ResizeWriter
 from joulie_operator.facts.resizable_pods import RESIZED, Surroundings, read_pod, resizable
-from joulie_operator.kube.api_client import NOT_FOUND, ApiServer
-from joulie_operator.observe.watch import PODS
+from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, object_path
+from joulie_operator.observe.watch import ALIVE, NAMESPACES, PODS
 from joulie_operator.planning.resizes import UNREADABLE, ResizablePod
 
 NOTHING = Surroundings({}, {}, ())
+ANSWER_S = 10.0  # in which kubelets answer
 
 
 class RequestsBack(NamedTuple):
@@ -21,9 +23,9 @@ class RequestsBack(NamedTuple):
 
 
 async def give_requests_back(api: ApiServer) -> RequestsBack:
-    """A pod that ends meanwhile is as good as given back."""
-    writer, given, left = ResizeWriter(api), 0, list[str]()
-    for pod in [pod async for pod in _resized(api)]:
+    """A pod that ends meanwhile is as good as given back. Ends when kubelets have answered."""
+    writer, given, left = ResizeWriter(api), list[ResizablePod](), list[str]()
+    for pod in [pod async for pod in _listed(api, PODS, {"labelSelector": RESIZED})]:
         if pod.forbids is not None and pod.forbids.reason == UNREADABLE:
             left.append(f"{_named(pod)} ({pod.forbids.because})")
             continue
@@ -34,14 +36,25 @@ async def give_requests_back(api: ApiServer) -> RequestsBack:
             if error.code != NOT_FOUND:
                 left.append(f"{_named(pod)} ({error.why})")
             continue
-        given += 1
-        if pod.pending:
-            left.append(f"{_named(pod)} (the kubelet answers {pod.pending})")
-    return RequestsBack(given, sorted(left))
+        given.append(pod)
+    if given:
+        await asyncio.sleep(ANSWER_S)
+    return RequestsBack(len(given), sorted([*left, *[each async for each in _pending(api, given)]]))
 
 
-async def _resized(api: ApiServer) -> AsyncIterator[ResizablePod]:
-    async for page in api.pages(PODS, {"labelSelector": RESIZED}):
+async def _pending(api: ApiServer, pods: Sequence[ResizablePod]) -> AsyncIterator[str]:
+    """Those whose requests the kubelet does not change."""
+    uids = {pod.uid for pod in pods}
+    for namespace in {pod.namespace: None for pod in pods}:
+        async for pod in _listed(api, object_path(NAMESPACES, namespace, "pods"), ALIVE):
+            if pod.uid in uids and pod.pending:
+                yield f"{_named(pod)} (the kubelet answers {pod.pending})"
+
+
+async def _listed(
+    api: ApiServer, path: str, query: Mapping[str, str]
+) -> AsyncIterator[ResizablePod]:
+    async for page in api.pages(path, query):
         for item in page.items:
             if (pod := resizable(read_pod(item), NOTHING)) is not None:
                 yield pod

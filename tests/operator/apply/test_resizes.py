@@ -1,5 +1,6 @@
 """Changes of requests at an API server: by consent, each in the log, and given back."""
 
+import asyncio
 import contextlib
 from collections.abc import Generator
 from pathlib import Path
@@ -14,9 +15,10 @@ from bus_kit.memory_broker import MemoryBroker, MemoryLog
 from joulie_audit.recompute.answers import RESIZE, RecordedResize, check_resize
 from joulie_bus.events import PodUse, ResizeOrdered, ResizeRefused, codec
 from joulie_bus.streams.subjects import Stream
-from joulie_operator.apply.release import release
+from joulie_operator.apply import requests_back
+from joulie_operator.apply.requests_back import RequestsBack, give_requests_back
 from joulie_operator.apply.resizes import Resizer
-from joulie_operator.facts.resizable_pods import CONSENT, OWN, RESIZED
+from joulie_operator.facts.resizable_pods import CONSENT, OWN, PENDING, RESIZED
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.planning.resizes import Mode
 from joulie_projections.energy.use import WorkloadUse
@@ -99,6 +101,16 @@ class World:
     def mark(self, name: str = "web-0") -> tuple[bool, bool]:
         meta = self.server.all("pods")[name]["metadata"]
         return RESIZED in meta.get("labels", {}), OWN in meta.get("annotations", {})
+
+    def kubelet_defers(self, name: str) -> None:
+        self._answers(name, [{"type": PENDING, "reason": "Deferred", "status": "True"}])
+
+    def kubelet_carries_out(self, name: str) -> None:
+        self._answers(name, [])
+
+    def _answers(self, name: str, conditions: list[dict[str, str]]) -> None:
+        status = {"metadata": {"name": name}, "status": {"conditions": conditions}}
+        self.server.put("pods", status, "team")
 
     def consents(self, name: str, to: str | None) -> None:
         patch = {"metadata": {"name": name, "labels": {CONSENT: to}}}
@@ -251,21 +263,24 @@ async def test_what_the_api_server_refuses_is_in_the_log_and_tried_again_later(
 
 
 async def test_a_release_gives_own_requests_back_and_names_what_is_deferred(
-    world: World, api: Api, tmp_path: Path
+    world: World, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.server.put("pods", web(**{CONSENT: "in-place"}), "team")
-    world.server.put("pods", web("web-1", **{CONSENT: "in-place"}), "team")
+    for name in ("web-0", "web-1", "web-2"):
+        world.server.put("pods", web(name, **{CONSENT: "in-place"}), "team")
     await world.looks(world.resizer(api))
-    pending = [{"type": "PodResizePending", "reason": "Deferred", "status": "True"}]
-    world.server.put(
-        "pods", {"metadata": {"name": "web-1"}, "status": {"conditions": pending}}, "team"
-    )
-    async with Api.of(world.server.kubeconfig(tmp_path)) as admin:
-        done = await release(admin)
+    world.kubelet_defers("web-2")
 
-    assert done.requests.pods == 2
-    assert done.requests.left == ["team/web-1 (the kubelet answers Deferred)"]
-    for name in ("web-0", "web-1"):
+    async def kubelets_answer() -> None:
+        while any(world.mark(f"web-{number}")[0] for number in range(3)):
+            await asyncio.sleep(0.01)
+        world.kubelet_defers("web-1")
+        world.kubelet_carries_out("web-2")
+
+    monkeypatch.setattr(requests_back, "ANSWER_S", 0.5)
+    done, _ = await asyncio.gather(give_requests_back(api), kubelets_answer())
+
+    assert done == RequestsBack(3, ["team/web-1 (the kubelet answers Deferred)"])
+    for name in ("web-0", "web-1", "web-2"):
         assert (world.requests(name), world.mark(name)) == (LARGE, (False, False))
 
 
