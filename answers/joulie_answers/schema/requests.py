@@ -15,6 +15,7 @@ from joulie_projections.energy.report import By
 TOKEN_HEADER = "Joulie-Token"  # the API server's proxy removes `Authorization`
 MAX_INTEGER = 2**53 - 1  # the largest integer that every JSON parser represents exactly
 
+MOST_BYTES = 1 << 20  # of a manifest
 Instant = Annotated[datetime, Meta(tz=True)]
 Limit = Annotated[int, Meta(ge=1, le=1000, description="Items on one page")]
 Text = Annotated[str, Meta(max_length=500, pattern=r"^[^\x00]*$")]
@@ -121,6 +122,15 @@ class NextPlan(Query, frozen=True, kw_only=True):
 
 class Defragment(Query, frozen=True, kw_only=True):
     moves: Annotated[int, Meta(ge=1, le=100, description="At most so many pods")] = 20
+
+
+class Place(Query, frozen=True, kw_only=True):
+    manifest: Annotated[
+        str, Meta(min_length=1, description="Objects of Kubernetes: YAML or JSON, 1 MiB at most")
+    ]
+    namespace: Annotated[
+        str, Meta(max_length=63, description="Of objects that name none; default without it")
+    ] = ""
 
 
 class Heads(Query, frozen=True, kw_only=True):
