@@ -1,6 +1,7 @@
 """What people ask: a query in, its answer out. Read-only; neither HTTP nor a command line."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
@@ -9,6 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from joulie_answers.newest import Newest
+from joulie_answers.place.foretold import Question, foretold
+from joulie_answers.place.manifest import read as read_manifest
+from joulie_answers.place.placing import Moment, copy_of
 from joulie_answers.readers import pending_pods
 from joulie_answers.readers.attempt_values import Beside, attempt_of, group_of, outcome_brief
 from joulie_answers.readers.attempts import NEVER_DECIDED, Attempts, NamedAttempt
@@ -42,10 +46,12 @@ from joulie_audit.questions.next_plan import next_plan
 from joulie_bus.core.similar_names import similar_names
 from joulie_bus.core.times import MS, utc_text
 from joulie_bus.errors import EMPTY, JoulieError, NotAnswered, NotInTheLog
-from joulie_bus.events import PrioritizeDecided, Terms
+from joulie_bus.events import PlanMade, PrioritizeDecided, Terms
 from joulie_bus.runtime.logging import get_logger
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.defragment.plan import defragmentation_plan
 from joulie_extender.gpu.models import Aliases
+from joulie_operator.planning.reconcile import LoadedPolicy
 from joulie_operator.planning.refused_on_sample import refusable_pods
 from joulie_operator.plugins import load_policy
 from joulie_projections.chain.entry import MAX_COLUMN_INT
@@ -57,6 +63,7 @@ from joulie_projections.state.state import NodeState, PodState
 log = get_logger("answers")
 EXAMINED = 500  # pending pods that one query examines
 AHEAD_S = 60.0  # a clock of a client may be fast; a later time has no state yet
+PLACE_S = 20.0  # for a manifest; clients wait 35 s
 HOUR = 3_600_000_000_000  # ns
 PLANS_READ = 100  # lines, for the names of some plans
 DECISIONS_PER_POD = 50  # decisions in the response about one pod
@@ -121,6 +128,7 @@ class Answers:
         self._clock = clock
         self._staleness_s = staleness_s
         self._aliases = aliases  # of models of cards
+        self._placing = asyncio.Lock()  # one manifest at a time: it takes a whole core
 
     # --- points in time -----------------------------------------------------------------------
 
@@ -518,6 +526,28 @@ class Answers:
         made = defragment_of(plan, [NOT_ASKED, ONLY_ADVICE])
         return msgspec.convert({**self._now().stamp(), **made}, responses.DefragmentPlan)
 
+    async def place(self, query: requests.Place) -> responses.Place:
+        """By the newest facts, and the settings that were declared last. Nothing is written."""
+        self._require_facts()
+        manifest = await asyncio.to_thread(read_manifest, query.manifest, query.namespace)
+        resolved, declared = self._now(), await self._history.newest_settings()
+        snapshot = resolved.overview.snapshot
+        state = copy_of(snapshot.cluster_state)  # a console changes its own
+        moment = Moment(
+            state,
+            snapshot.twin_columns,
+            snapshot.position,
+            snapshot.at,
+            self._history.weights_of(declared) if declared else Weights(),
+        )
+        question = Question(manifest, _policy_of(state.plan), bool(declared))
+        over_at = time.monotonic() + PLACE_S
+        async with self._placing:
+            found = await asyncio.to_thread(
+                foretold, moment, question, lambda: time.monotonic() > over_at
+            )
+        return responses.Place(**resolved.stamp(), **found)
+
     async def status(self, _query: requests.NoParameters) -> responses.Status:
         now, state = self._clock(), self._newest.overview.snapshot.cluster_state
         refusable, ledger_s = refusable_pods(state.pods), await self._energy.behind_s()
@@ -550,6 +580,13 @@ class Answers:
             entries=entries,
             unsigned=max(0, entries - newest[0].pos) if newest else entries,
         )
+
+
+def _policy_of(newest: PlanMade | None) -> LoadedPolicy | None:
+    try:
+        return load_policy(newest.policy) if newest else None
+    except ValueError:  # of another installation
+        return None
 
 
 def _until(resolved: ResolvedSnapshot) -> int | None:

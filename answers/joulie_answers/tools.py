@@ -16,6 +16,7 @@ from joulie_answers.text.decisions import decisions_text
 from joulie_answers.text.energy import energy_text
 from joulie_answers.text.gpus import gpus_text
 from joulie_answers.text.nodes import node_text, nodes_text
+from joulie_answers.text.place import place_text
 from joulie_answers.text.plans import next_plan_text, plan_text, plans_text
 from joulie_answers.text.pod import pod_text
 from joulie_answers.text.requests import requests_text
@@ -110,6 +111,7 @@ _TEXTS: Mapping[str, Callable[[Any], str]] = {
     "next_plan": lambda found: next_plan_text(found, SHOWN),
     "energy": energy_text,
     "workload_requests": requests_text,
+    "place": place_text,
     "status": status_text,
 }
 
@@ -153,6 +155,11 @@ TOOLS = (
     Tool(
         routes.DEFRAGMENT,
         "Which pods could move so that free GPUs are of use to pods that ask for GPUs?",
+    ),
+    Tool(
+        routes.PLACE,
+        "What would happen if these objects were submitted? Where would their pods be placed, and "
+        "with which cards? Which would wait, why, and what would fit? Give a manifest as YAML.",
     ),
     Tool(
         routes.DECISIONS,

@@ -71,6 +71,7 @@
     │   ├── AgedOut              the stream no longer has the messages that were requested
     │   └── NeverArchived        they had aged out before they were archived
     ├── NotWritten               a file that a command was to write
+    ├── NotRead                  a file that a command was to read
     ├── QueryNotRun              a query in SQL that is no single SELECT, or beyond its limits
     ├── NotCompared              a run of a comparison that failed
     ├── NotTried                 a cluster that could not be listed or read for a trial
@@ -651,6 +652,11 @@ class NotWritten(JoulieError):
             f"{named} cannot be written: {why}. Nothing was written. Name a file in a directory "
             "that exists and has room."
         )
+
+
+class NotRead(JoulieError):
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(f"{file} cannot be read: {why}. Nothing was asked. Name another file.")
 
 
 class NotCompared(JoulieError):

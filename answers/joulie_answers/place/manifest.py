@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
-import yaml
+import yaml  # type: ignore[import-untyped]
 from msgspec.structs import replace
 
 from joulie_answers.place.templates import (

@@ -10,7 +10,7 @@ from threading import BoundedSemaphore
 from typing import NamedTuple, TypeVar
 
 from joulie_answers.views.decision_text import DescribedEntry, EntryRow, describe
-from joulie_bus.errors import QueryRefused, Undecodable
+from joulie_bus.errors import NotAnswered, QueryRefused, Undecodable
 from joulie_bus.events import SettingsDeclared, codec
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.subjects import Stream
@@ -127,6 +127,7 @@ class HistoryReader:
         except Undecodable:
             return  # the entry itself is shown as unreadable
         if isinstance(event, SettingsDeclared):
+            self._declared.pop(event.settings, None)  # the newest is the last
             self._declared[event.settings] = event
             if weights := weights_of(event):
                 self.weights[event.settings] = weights
@@ -258,6 +259,21 @@ class HistoryReader:
         if found.fault is not None:
             what = "its line in lists says so; everything else is answered"
             log.error("entry_not_described", entry=entry.pos, what=what, exc_info=found.fault)
+        return found
+
+    async def newest_settings(self) -> str:
+        """Those that a replica declared last; empty if there are none."""
+
+        def query(history: History) -> str:
+            self._know_settings(history, history.tip())
+            return next(reversed(self._declared), "")
+
+        return await self.run(query)
+
+    def weights_of(self, settings: str) -> Weights:
+        """Raises NotAnswered for settings of another version."""
+        if (found := self.weights.get(settings)) is None:
+            raise NotAnswered(410, f"{self.settings_unknown(settings)}. Nothing was computed.")
         return found
 
     def values_of(self, settings: str) -> dict[str, float | str | bool]:

@@ -809,6 +809,85 @@ class DefragmentPlan(Answer, frozen=True, kw_only=True):
     notes: list[str]
 
 
+# --- what would happen to a manifest ------------------------------------------------------------
+
+
+class PlacedOn(Item, frozen=True, kw_only=True):
+    node: str
+    pods: int
+    cards: list[str]  # that the extender would choose; empty: it chooses none
+
+
+class NearestRequest(Item, frozen=True, kw_only=True):
+    """With so much of one resource, and all else as it is, the pod fits."""
+
+    resource: Literal["GPUs", "cores", "MiB"]
+    asked: float
+    fits: float
+
+
+class PlacedPods(Item, frozen=True, kw_only=True):
+    """Equal pods of one template."""
+
+    what: str  # such as Deployment team-a/web
+    role: str  # of a template among several; empty: the only one
+    pods: int
+    placed: int
+    pod: PodBrief
+    nodes: list[PlacedOn]
+    tied: list[str]  # where kube-scheduler chooses among several for the first pod
+    best: str  # of the first pod: the best node and the second one, in words
+    scores: list[Candidate]  # of the first pod: the best by the extender, then its node
+    candidates: int  # nodes that kube-scheduler's plugins leave for the pod that is refused
+    refused: list[Refused]  # of the first pod that is not placed; empty: all are
+    nearest: list[NearestRequest]
+    added_w: float | None  # by the pods that are placed; null: it is known of none
+    unrated: int  # of these: pods of which it is not known
+    unknown: list[str]  # what decides about these pods and is not known
+    notes: list[str]
+
+
+class Room(Item, frozen=True, kw_only=True):
+    """What no pod requests, on nodes that take pods."""
+
+    cores: float
+    gpus: float
+
+
+class Waked(Item, frozen=True, kw_only=True):
+    """What becomes of the pods that are not placed, after the operator's next plan."""
+
+    nodes: list[str]  # that wake up, by that plan or already, and then get some of these pods
+    pods: int  # that fit then
+
+
+class Place(Answer, frozen=True, kw_only=True):
+    """What would happen to the pods of a manifest. Nothing is written."""
+
+    pods: int
+    placed: int
+    groups: list[PlacedPods]
+    ignored: list[str]  # objects that make no pods
+    settings: str  # of the scores and the filter; empty: the defaults, as none are in the log
+    minor: int  # the version of kube-scheduler that is modelled, 1.MINOR
+    waiting: int  # pods that wait for a node already, which are not placed before
+    waked: Waked | None  # null: no plan, no need, or a policy that is not known here
+    free_before: Room
+    free_after: Room
+    added_w: float | None
+    kwh_per_hour: float | None
+    unknown: list[str]  # what is known of no pod
+
+    @property
+    def pending(self) -> int:
+        return self.pods - self.placed
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether something of the manifest decides and is not known."""
+        return any(group.unknown for group in self.groups)
+
+
 # --- what runs ----------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ class Route(Generic[Q, A]):
     query_type: type[Q]
     answer: type[A] | None = None  # None: a stream of events
     path_parameter: tuple[str, dict[str, Any]] | None = None  # the part of the path that varies
+    body: str = ""  # the field of the query that the body of a POST is; empty: it is a GET
 
 
 def _collection(name: str, summary: str, query_type: type[Q], answer: type[A]) -> Route[Q, A]:
@@ -67,6 +68,9 @@ NEXT_PLAN = Route(
 )
 DEFRAGMENT = _collection(
     "defragment", "Which pods to move so that free GPUs are of use", q.Defragment, a.DefragmentPlan
+)
+PLACE = Route(
+    "place", "/v1/place", "What would happen to a manifest", q.Place, a.Place, body="manifest"
 )
 STATUS = _collection("status", "What runs, and how old the data is", q.NoParameters, a.Status)
 HEADS = _collection("heads", "Signed heads of the decision log", q.Heads, a.HeadList)

@@ -50,7 +50,7 @@ def story(found: PodDetail) -> Iterator[Line]:
     if attempt is None:
         yield from _undecided_lines(found)
         return
-    yield from _request_lines(attempt.pod)
+    yield from request_lines(attempt.pod)
     if found.group is not None:
         yield Line("group", found.group.text)
     yield from _view_lines(attempt)
@@ -75,13 +75,13 @@ def _undecided_lines(found: PodDetail) -> Iterator[Line]:
     """About a pod that was never filtered or scored."""
     pod = found.pod
     if pod is not None:
-        yield from _request_lines(pod)
+        yield from request_lines(pod)
     yield Line("decisions", found.decisions[0].text if found.decisions else NO_DECISION)
     if pod is not None:
         yield Line("outcome", f"runs on {pod.node}" if pod.node else "not bound to a node")
 
 
-def _request_lines(pod: PodBrief) -> Iterator[Line]:
+def request_lines(pod: PodBrief) -> Iterator[Line]:
     exempt = f"; never refused: {pod.exempt}" if pod.exempt else ""
     yield Line("class", f"{pod.workload}, {pod.placement} (rule: {pod.rule}){exempt}")
     gpus = f", {pod.gpus:g} GPU{'' if pod.gpus == 1 else 's'}" if pod.gpus else ""

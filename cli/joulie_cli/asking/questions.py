@@ -2,8 +2,10 @@
 a console behind an API server. Imports nothing that reads a database."""
 
 import argparse
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +21,8 @@ from joulie_answers.text.nodes import node_text, nodes_text
 from joulie_answers.text.plans import next_plan_text, plan_text, plans_text
 from joulie_answers.text.requests import requests_text
 from joulie_bus.core.times import MS
-from joulie_bus.errors import EMPTY, NotInTheLog
+from joulie_bus.errors import EMPTY, NotInTheLog, NotRead
+from joulie_bus.runtime.system_errors import reason_of
 from joulie_cli.asking.names import (
     require_model,
     require_namespace,
@@ -151,6 +154,26 @@ async def defragment(source: Source, args: argparse.Namespace) -> Answered:
 
     found = await source.defragment(q.Defragment(moves=args.moves))
     return Answered(found, defragment_text(msgspec.to_builtins(found), args.limit))
+
+
+async def place(source: Source, args: argparse.Namespace) -> Answered:
+    from joulie_answers.text.place import place_text  # with all terms of a score
+
+    query = q.Place(manifest=manifest_of(args.filename), namespace=args.namespace)
+    found = await source.place(query)
+    return Answered(found, place_text(found))
+
+
+def manifest_of(filename: str) -> str:
+    """Raises NotRead."""
+    try:
+        if filename == "-":
+            return sys.stdin.buffer.read().decode()
+        return Path(filename).read_text(encoding="utf-8")
+    except OSError as error:
+        raise NotRead(filename, reason_of(error)) from error
+    except UnicodeDecodeError as error:
+        raise NotRead(filename, "it is not text in UTF-8") from error
 
 
 async def next_plan(source: Source, args: argparse.Namespace) -> Answered:

@@ -46,11 +46,14 @@ def console_of(args: argparse.Namespace) -> ConsoleClient:
 
 def asked(args: argparse.Namespace, wires: Wiring, question: Question) -> int:
     """Asks, and prints the answer."""
+    found = answered(args, wires, question)
+    show(args, found.document, found.text)
+    return 0
 
+
+def answered(args: argparse.Namespace, wires: Wiring, question: Question) -> Answered:
     async def ask() -> Answered:
         async with source_of(args, wires) as source:
             return await question(source, args)
 
-    found = asyncio.run(ask())
-    show(args, found.document, found.text)
-    return 0
+    return asyncio.run(ask())

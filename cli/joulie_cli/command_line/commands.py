@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # the modules of each group, as `--hel
             "explain",
             "gpus",
             "mcp",
+            "place",
             "plans",
             "report",
             "requests",

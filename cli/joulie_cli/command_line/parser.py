@@ -15,6 +15,7 @@ EXIT_CODES = {
     1: "it was done, and what was checked is not in order, or nothing runs: "
     "a port, the disk or the kubeconfig cannot be used",
     2: "it was not done, such as for an unknown name; the error is on stderr",
+    3: "it was done, and too little is known to say that it is in order",
     130: "Ctrl-C ended it",
 }
 TIMES = ("--at", "--since", "--compromised-since", "--from", "--to")

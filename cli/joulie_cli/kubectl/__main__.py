@@ -11,7 +11,7 @@ from joulie.client.console import ConsoleClient
 from joulie.client.proxy import NAMESPACE, SECRET, Place, ProxyConnection
 from joulie_bus.errors import JoulieError, KubernetesRefused
 from joulie_bus.runtime import logging
-from joulie_cli.ask import decisions, explain, gpus, plans, report
+from joulie_cli.ask import decisions, explain, gpus, place, plans, report
 from joulie_cli.asking import questions
 from joulie_cli.asking.source_type import Source
 from joulie_cli.command_line import options as shared
@@ -28,6 +28,7 @@ EXAMPLES = {  # of each command; a test gives them to the parser
     "decisions": ["kubectl joulie decisions --node node-17 --since -10m"],
     "twins": ["kubectl joulie twins", "kubectl joulie twins node-17"],
     "plans": ["kubectl joulie plans --node node-17"],
+    "place": ["kubectl joulie place -f deployment.yaml -n team-a"],
     "report": ["kubectl joulie report --from -24h --out day.html"],
 }
 HOME = Path.home() / ".kube/config"
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parsed(sys.argv[1:] if argv is None else argv)
     logging.configure("error", "console", "kubectl")
     try:
-        asyncio.run(_run(args))
+        return asyncio.run(_run(args))
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -49,25 +50,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (JoulieError, *ApiUnreachable) as error:
         print(f"kubectl joulie: {error or type(error).__name__}", file=sys.stderr)
         return 2
-    return 0
 
 
-async def _run(args: argparse.Namespace) -> None:
+async def _run(args: argparse.Namespace) -> int:
     named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
     path = args.kubeconfig or (Path(named) if named else HOME)
     async with ApiServer.of(path, args.context) as api:
         if args.command == "status":
             await nodes.status(api, args)
-            return
+            return 0
         connection = await ProxyConnection.of(api, Place(args.installation, args.token_secret))
         console = ConsoleClient.over(connection)
         if args.command == "report":
             report.require_form(args)
             require_writable("--out", args.out)
             report.write(args, await report.served(console, args))
-            return
+            return 0
         answered = await args.question(console, args)
     show(args, answered.document, answered.text)
+    return place.exit_code(args, answered.document) if args.command == "place" else 0
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
@@ -94,6 +95,8 @@ def _parser() -> Parser:
     _console(commands, "decisions", decisions.question, questions.decisions)
     _console(commands, "twins", _twins, questions.nodes)
     _console(commands, "plans", plans.question, questions.plans)
+    asked = _console(commands, "place", place.question, questions.place)
+    asked.add_argument("-n", "--namespace", default="", metavar="NAME", help=place.NAMESPACE)
     _console(commands, "report", report.question, report.served)
     return top
 

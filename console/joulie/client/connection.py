@@ -11,7 +11,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -52,24 +52,28 @@ class ConsoleConnection:
         while self._unused:
             self._unused.pop().close()
 
-    async def json(self, path: str, parameters: Mapping[str, str], timeout_s: float) -> bytes:
+    async def json(
+        self, path: str, parameters: Mapping[str, str], timeout_s: float, body: str | None = None
+    ) -> bytes:
+        """With a body it is a POST."""
         target = f"{urlsplit(self.url).path}{path}"
         if parameters:
             target += f"?{urlencode(parameters)}"
         headers = self.authorization()
-        reply = await asyncio.to_thread(self._get, target, headers, timeout_s)
+        sent = None if body is None else body.encode()
+        reply = await asyncio.to_thread(self._ask, Asked(target, headers, sent), timeout_s)
         if reply.status != 200:
             raise ConsoleRefused(self.url, path, reply.status, detail_of(reply))
         return reply.body
 
-    def _get(self, target: str, headers: Mapping[str, str], timeout_s: float) -> "Reply":
+    def _ask(self, asked: "Asked", timeout_s: float) -> "Reply":
         """A console closes a connection that is not used for a while: then a new one asks again."""
         until = time.monotonic() + timeout_s
         try:
             if self._unused:
                 with contextlib.suppress(ConnectionError, http.client.RemoteDisconnected):
-                    return self._get_over(self._unused.pop(), target, headers, until)
-            return self._get_over(self._connection(timeout_s), target, headers, until)
+                    return self._ask_over(self._unused.pop(), asked, until)
+            return self._ask_over(self._connection(timeout_s), asked, until)
         except FAILURES as error:
             raise ConsoleNotReached(self.url, why_of(error)) from error
 
@@ -79,17 +83,16 @@ class ConsoleConnection:
             return http.client.HTTPConnection(parts.netloc, timeout=timeout_s)
         return http.client.HTTPSConnection(parts.netloc, timeout=timeout_s, context=self.tls)
 
-    def _get_over(
-        self,
-        connection: http.client.HTTPConnection,
-        target: str,
-        headers: Mapping[str, str],
-        until: float,
+    def _ask_over(
+        self, connection: http.client.HTTPConnection, asked: "Asked", until: float
     ) -> "Reply":
+        method = "GET" if asked.body is None else "POST"
         try:
-            asking = {**headers, "Accept-Encoding": "identity"}
+            asking = {**asked.headers, "Accept-Encoding": "identity"}
+            if asked.body is not None:
+                asking["Content-Type"] = "application/yaml"
             with within(connection, max(0.0, until - time.monotonic())):
-                connection.request("GET", target, headers=asking)
+                connection.request(method, asked.target, asked.body, asking)
                 response = connection.getresponse()
                 body = _body(response, LARGEST if response.status == 200 else LARGEST_PROBLEM)
         except BaseException:
@@ -112,6 +115,12 @@ class ConsoleConnection:
         if not token or not token.isascii() or not token.isprintable():
             raise ConsoleNotReached(self.url, f"{self._token_file} holds no line with a token.")
         return {"Authorization": f"Bearer {token}"}
+
+
+class Asked(NamedTuple):
+    target: str
+    headers: Mapping[str, str]
+    body: bytes | None  # of a POST
 
 
 class Reply(msgspec.Struct, frozen=True):

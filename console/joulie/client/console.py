@@ -37,7 +37,7 @@ class Connection(Protocol):
     url: str
 
     async def json(
-        self, path: str, parameters: Mapping[str, str], timeout_s: float, /
+        self, path: str, parameters: Mapping[str, str], timeout_s: float, body: str | None, /
     ) -> bytes: ...
 
 
@@ -143,6 +143,10 @@ class ConsoleClient:
     async def defragment(self, query: q.Defragment | None = None) -> a.DefragmentPlan:
         return await self._answer(routes.DEFRAGMENT, query)
 
+    async def place(self, query: q.Place) -> a.Place:
+        """What would happen to the pods of a manifest. Nothing is written."""
+        return await self._answer(routes.PLACE, query)
+
     async def status(self, query: q.NoParameters | None = None) -> a.Status:
         return await self._answer(routes.STATUS, query)
 
@@ -187,9 +191,10 @@ class ConsoleClient:
         connection = self._over or self._connection()
         path = route.path.partition("{")[0] + quote(of, safe="")
         parameters = {} if query is None else parameters_of(query)
-        body = await connection.json(path, parameters, self._timeout_s)
+        body = parameters.pop(route.body) if route.body else None
+        reply = await connection.json(path, parameters, self._timeout_s, body)
         assert route.answer is not None
-        return decoded(connection.url, path, body, msgspec.json.Decoder(route.answer))
+        return decoded(connection.url, path, reply, msgspec.json.Decoder(route.answer))
 
 
 def parameters_of(query: q.Query) -> dict[str, str]:

@@ -60,16 +60,24 @@ class ProxyConnection:
             raise ConsoleUnavailable(place.namespace, why, "Name another one with --token-secret.")
         return cls(api, place, base64.b64decode(data["token"]).decode().strip())
 
-    async def json(self, path: str, parameters: Mapping[str, str], timeout_s: float, /) -> bytes:
-        """The reply of a path such as /v1/plans."""
+    async def json(
+        self,
+        path: str,
+        parameters: Mapping[str, str],
+        timeout_s: float,
+        body: str | None = None,
+        /,
+    ) -> bytes:
+        """The reply of a path such as /v1/plans; with a body, to a POST."""
         place, headers = self._place.path(path), self._headers
         try:
-            fetched = await self._api.fetch(place, parameters, headers, timeout_s)
+            if body is None:
+                return (await self._api.fetch(place, parameters, headers, timeout_s)).body
+            return await self._api.post(place, parameters, body, headers, timeout_s)
         except KubernetesRefused as error:
             if error.by_service:
                 raise ConsoleRefused(self.url, path, error.code, error.why) from error
             raise ConsoleUnavailable(self._place.namespace, str(error), _hint(error)) from error
-        return fetched.body
 
 
 def _hint(error: KubernetesRefused) -> str:

@@ -1,9 +1,10 @@
 """The HTTP application: parses queries from URLs, calls their handlers, writes the responses."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from joulie_answers.schema import requests, responses, routes
+from joulie_answers.schema.requests import MOST_BYTES
 from joulie_answers.schema.routes import ENTRY_PARAMETER, Route
 from joulie_bus.errors import BusError, NotAnswered, NotInTheLog, StoreError, TooFarBack
 from joulie_bus.runtime import metrics
@@ -29,6 +31,8 @@ from joulie_console.stream.event_tail import cursor_of
 from joulie_console.stream.server_sent_events import EventStream, StreamClient, StreamOptions
 
 API_VERSION = "1.0.0"
+BODY_TYPES = ("application/yaml", "application/json")  # of a POST
+NO_BODY: Mapping[str, str] = MappingProxyType({})
 GZIP_LEVEL = 4  # nearly as small as level 9, in a third of the time
 log = get_logger("console")
 _json = msgspec.json.Encoder().encode
@@ -66,6 +70,7 @@ def operations(console: Console) -> list[Operation]:
         Operation(routes.PLAN, c.plan),
         Operation(routes.NEXT_PLAN, c.next_plan),
         Operation(routes.DEFRAGMENT, c.defragment),
+        Operation(routes.PLACE, c.place),
         Operation(routes.STATUS, c.status),
         Operation(routes.HEADS, c.heads),
         Operation(routes.REACH, c.reach),
@@ -129,11 +134,16 @@ def _api(console: Console, streams: StreamEndpoint) -> list[routing.Route]:
     known = operations(console)
     served = [*(operation.route for operation in known), routes.STREAM]
     return [
-        *(routing.Route(operation.path, _endpoint(console, operation)) for operation in known),
+        *(_route(console, operation) for operation in known),
         routing.Route(routes.STREAM.path, streams.answer),
         _document("/openapi.json", openapi.document(served, API_VERSION)),
         _document("/asyncapi.json", asyncapi.document(API_VERSION)),
     ]
+
+
+def _route(console: Console, operation: Operation) -> routing.Route:
+    methods = ["POST"] if operation.route.body else ["GET"]
+    return routing.Route(operation.path, _endpoint(console, operation), methods=methods)
 
 
 def _document(path: str, tree: dict[str, Any]) -> routing.Route:
@@ -163,7 +173,8 @@ def _endpoint(console: Console, operation: Operation) -> Callable[[Request], Awa
         if not console.is_ready:
             return _not_ready()
         started = time.perf_counter()
-        query = read(request, route.query_type)
+        content = {route.body: await body_of(request)} if route.body else {}
+        query = read(request, route.query_type, content)
         await console.poller.attend()
         answer = await operation.answer(*_path_arguments(request, route), query)
         metrics.CONSOLE_SECONDS.labels(route=route.name).observe(time.perf_counter() - started)
@@ -181,12 +192,31 @@ def _endpoint(console: Console, operation: Operation) -> Callable[[Request], Awa
     return endpoint
 
 
-def read(request: Request, query_type: type[Any]) -> Any:
+async def body_of(request: Request) -> str:
+    """Of a POST. A page of another site cannot send these types without being asked before."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in BODY_TYPES:
+        raise NotAnswered(415, f"Send the body with Content-Type {' or '.join(BODY_TYPES)}.")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise NotAnswered(413, f"The body is longer than {MOST_BYTES >> 20} MiB.")
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise NotAnswered(400, "The body is not text in UTF-8.") from error
+
+
+def read(request: Request, query_type: type[Any], content: Mapping[str, str] = NO_BODY) -> Any:
+    """`content` are the fields that the body holds, and not the URL."""
     parameters = dict(request.query_params)
     if len(parameters) != len(request.query_params.multi_items()):
         raise NotAnswered(400, "A parameter occurs twice.")
+    if twice := content.keys() & parameters.keys():
+        raise NotAnswered(400, f"`{min(twice)}` is the body of the request, not a parameter.")
     try:
-        query = msgspec.convert(parameters, query_type, strict=False)
+        query = msgspec.convert({**parameters, **content}, query_type, strict=False)
     except msgspec.ValidationError as error:
         raise NotAnswered(400, f"{error}.") from error
     for field in msgspec.structs.fields(query_type):

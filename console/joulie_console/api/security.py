@@ -1,10 +1,10 @@
 """Access control and security headers.
 
-There are no cookies and no requests that change anything, so a page of another site cannot misuse
-the browser's credentials. A console without a token answers only under names of this machine: a
-name of another site that resolves to it (DNS rebinding) is refused. With a token, every path needs
-it except those without data; the path is the one that the router matches, decoded and without the
-root path.
+There are no cookies and no requests that change anything (a POST only asks), so a page of another
+site cannot misuse the browser's credentials. A console without a token answers only under names of
+this machine: a name of another site that resolves to it (DNS rebinding) is refused. With a token,
+every path needs it except those without data; the path is the one that the router matches, decoded
+and without the root path.
 """
 
 import hmac
@@ -18,8 +18,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from joulie_answers.schema import routes
 from joulie_answers.schema.requests import TOKEN_HEADER
 from joulie_answers.schema.responses import Problem
+from joulie_answers.schema.routes import Route
 from joulie_bus.core.http_head import Head, HeadRule, canonical_names, refusal_of_host
 from joulie_bus.runtime import metrics
 from joulie_console.page_files import page_files
@@ -28,6 +30,10 @@ from joulie_console.settings import ConsoleSettings, read_token
 PUBLIC_PATHS = frozenset(
     {"/healthz", "/readyz", "/openapi.json", "/asyncapi.json"}
 )  # besides the page's own files
+# Of a query with a body. Nothing is written.
+POSTED_PATHS = frozenset(
+    each.path for each in vars(routes).values() if isinstance(each, Route) and each.body
+)
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -142,8 +148,14 @@ class SecurityMiddleware:
         request = Request(scope)
         answer = self._access(request)
         if answer is None and scope["method"] not in ("GET", "HEAD"):
-            answer = problem(405, "The console is read-only.", {"Allow": "GET, HEAD"})
+            answer = _refuse_method(scope)
         await (answer or self._app)(scope, receive, sending)
+
+
+def _refuse_method(scope: Scope) -> Response | None:
+    if route_path(scope) in POSTED_PATHS and scope["method"] == "POST":
+        return None
+    return problem(405, "The console is read-only.", {"Allow": "GET, HEAD"})
 
 
 def route_path(scope: Scope) -> str:

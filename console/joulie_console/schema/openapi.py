@@ -12,8 +12,10 @@ REFUSALS = {
     "400": "The query is not valid",
     "401": "The token is missing or wrong",
     "404": "Not found",
-    "405": "Only GET and HEAD are allowed",
+    "405": "Only GET and HEAD are allowed, and POST where a path has a body",
     "410": "Too far back: the facts of that time are gone, or too many for one query",
+    "413": "The body is longer than 1 MiB",
+    "415": "The Content-Type of the body is another one",
     "421": "The Host is not a name of this machine",
     "503": "Not loaded yet, or not readable at present",
 }
@@ -30,7 +32,11 @@ def document(routes: Sequence[Route[Any, Any]], version: str) -> dict[str, Any]:
     for cls in queries:
         components.setdefault(cls.__name__, {})
     paths = {
-        route.path: {"get": _operation(route, known, components[route.query_type.__name__])}
+        route.path: {
+            "post" if route.body else "get": _operation(
+                route, known, components[route.query_type.__name__]
+            )
+        }
         for route in routes
     }
     for cls in queries:
@@ -64,6 +70,7 @@ def _operation(
         "operationId": route.name,
         "summary": route.summary,
         "parameters": _parameters(route, schema),
+        **_body(route, schema),
         "responses": {"200": _answer(route, known), **_not_modified(route), **_refusals(known)},
     }
 
@@ -74,9 +81,18 @@ def _parameters(route: Route[Any, Any], schema: dict[str, Any]) -> list[dict[str
         name, path_parameter = route.path_parameter
         found.append({"name": name, "in": "path", "required": True, "schema": path_parameter})
     for name, property_schema in schema.get("properties", {}).items():
+        if name == route.body:
+            continue
         plain = {k: v for k, v in property_schema.items() if k != "default" or v not in ("", None)}
         found.append({"name": name, "in": "query", "required": False, "schema": _present(plain)})
     return found
+
+
+def _body(route: Route[Any, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    if not route.body:
+        return {}
+    text = schema["properties"][route.body]
+    return {"requestBody": {"required": True, "content": {"application/yaml": {"schema": text}}}}
 
 
 def _present(schema: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +118,7 @@ def _answer(route: Route[Any, Any], known: dict[type, dict[str, Any]]) -> dict[s
 
 
 def _not_modified(route: Route[Any, Any]) -> dict[str, Any]:
-    if route.answer is None:
+    if route.answer is None or route.body:
         return {}
     return {"304": {"description": "Nothing has changed since the ETag in If-None-Match"}}
 

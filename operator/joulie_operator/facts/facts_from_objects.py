@@ -81,6 +81,11 @@ class Node(msgspec.Struct, gc=False):
 _NO_SPEC, _NO_STATUS = NodeSpec(), NodeStatus()
 
 
+def is_kept_label(name: str) -> bool:
+    """Whether facts about nodes have the label."""
+    return name.startswith(_OUR_LABELS)
+
+
 def metadata_of(node: Node) -> Node:
     """The part of a Node that the applier compares; capacity is a fact of the log already."""
     return Node(node.metadata.only_managed_by(MANAGER), _NO_SPEC, _NO_STATUS)
@@ -152,7 +157,7 @@ class NodeKind:
         return NodeSeen(
             node=seen.metadata.name,
             uid=seen.metadata.uid,
-            labels={k: v for k, v in sorted(labels.items()) if k.startswith(_OUR_LABELS)},
+            labels={k: v for k, v in sorted(labels.items()) if is_kept_label(k)},
             ready=_is_ready(seen),
             schedulable=not seen.spec.unschedulable,
             cpu_milli=min(int(cpu * 1000), MOST_CPU_MILLI),

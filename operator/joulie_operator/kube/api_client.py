@@ -33,7 +33,7 @@ WATCH_SILENCE_S = 75.0
 WRITE_TIMEOUT_S = 10
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/strategic-merge-patch+json"
-JSON = "application/json"
+JSON, YAML = "application/json", "application/yaml"
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY = 401, 403, 404, 409, 410, 429
 _SUCCESS = frozenset({200, 201, 202})
@@ -231,6 +231,21 @@ class ApiServer:
         async with response:
             return Fetched(response.headers, await response.read())
 
+    async def post(
+        self,
+        path: str,
+        query: Query,
+        text: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+    ) -> bytes:
+        """The reply to a POST of YAML, such as to a program behind a Service."""
+        content = text, YAML
+        response = await self._request("POST", path, query, timeout_s, content, headers)
+        async with response:
+            reply: bytes = await response.read()
+            return reply
+
     async def apply(
         self, path: str, body: Mapping[str, Any], *, force: bool = True, manager: str = MANAGER
     ) -> bytes:
@@ -279,7 +294,7 @@ class ApiServer:
         path: str,
         query: Query,
         timeout_s: float,
-        content: tuple[Mapping[str, Any] | None, str] = (None, JSON),
+        content: tuple[Mapping[str, Any] | str | None, str] = (None, JSON),
         headers: Mapping[str, str] | None = None,
     ) -> aiohttp.ClientResponse:
         sent = {"Accept": JSON, "Content-Type": content[1], **(headers or {})}

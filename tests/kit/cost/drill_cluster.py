@@ -69,7 +69,7 @@ class DrillApi(ApiServer):
         path: str,
         query: Mapping[str, str],
         timeout_s: float,
-        content: tuple[Mapping[str, Any] | None, str] = (None, JSON),
+        content: tuple[Mapping[str, Any] | str | None, str] = (None, JSON),
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         place = self._cluster.place_of(path)
