@@ -526,7 +526,7 @@ class Answers:
         made = defragment_of(plan, [NOT_ASKED, ONLY_ADVICE])
         return msgspec.convert({**self._now().stamp(), **made}, responses.DefragmentPlan)
 
-    async def place(self, query: requests.Place) -> responses.Place:
+    async def place(self, query: requests.Place) -> responses.Foretold:
         """By the newest facts, and the settings that were declared last. Nothing is written."""
         self._require_facts()
         manifest = await asyncio.to_thread(read_manifest, query.manifest, query.namespace)
@@ -546,7 +546,7 @@ class Answers:
             found = await asyncio.to_thread(
                 foretold, moment, question, lambda: time.monotonic() > over_at
             )
-        return responses.Place(**resolved.stamp(), **found)
+        return responses.Foretold(**resolved.stamp(), **found)
 
     async def status(self, _query: requests.NoParameters) -> responses.Status:
         now, state = self._clock(), self._newest.overview.snapshot.cluster_state

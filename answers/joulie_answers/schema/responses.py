@@ -861,7 +861,7 @@ class Waked(Item, frozen=True, kw_only=True):
     pods: int  # that fit then
 
 
-class Place(Answer, frozen=True, kw_only=True):
+class Foretold(Answer, frozen=True, kw_only=True):
     """What would happen to the pods of a manifest. Nothing is written."""
 
     pods: int

@@ -70,7 +70,7 @@ DEFRAGMENT = _collection(
     "defragment", "Which pods to move so that free GPUs are of use", q.Defragment, a.DefragmentPlan
 )
 PLACE = Route(
-    "place", "/v1/place", "What would happen to a manifest", q.Place, a.Place, body="manifest"
+    "place", "/v1/place", "What would happen to a manifest", q.Place, a.Foretold, body="manifest"
 )
 STATUS = _collection("status", "What runs, and how old the data is", q.NoParameters, a.Status)
 HEADS = _collection("heads", "Signed heads of the decision log", q.Heads, a.HeadList)

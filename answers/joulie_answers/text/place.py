@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from joulie_answers.schema.responses import Place, PlacedOn, PlacedPods
+from joulie_answers.schema.responses import Foretold, PlacedOn, PlacedPods
 from joulie_answers.text.pod import Line, request_lines
 from joulie_answers.text.score_table import score_table
 from joulie_answers.text.tables import TextTable, TextWithTables
@@ -10,7 +10,7 @@ from joulie_answers.text.tables import TextTable, TextWithTables
 NODES, CARDS, TIED = 8, 8, 5  # that are named
 
 
-def place_text(found: Place) -> str:
+def place_text(found: Foretold) -> str:
     lines = list[str | TextTable]()
     for group in found.groups:
         lines += _group(group)
@@ -87,7 +87,7 @@ def _refused(group: PlacedPods) -> Iterator[Line]:
 # --- all of them ------------------------------------------------------------------------------
 
 
-def _whole(found: Place) -> Iterator[Line]:
+def _whole(found: Foretold) -> Iterator[Line]:
     if len(found.groups) > 1:
         yield Line("all", f"{found.placed} of {found.pods} pods would be placed now")
         unrated = sum(group.unrated for group in found.groups)
@@ -110,7 +110,7 @@ def _whole(found: Place) -> Iterator[Line]:
         yield Line("UNKNOWN", f"of all nodes and pods: {what}")
 
 
-def _waked(found: Place) -> str:
+def _waked(found: Foretold) -> str:
     assert found.waked is not None
     if not found.waked.nodes:
         return "no node on which these pods fit wakes up, already or by the next plan"

@@ -1,7 +1,7 @@
 """foretell where the pods of a manifest would be placed; writes nothing.
 
 joulie place -f deployment.yaml
-joulie place -f - --fail-if-pending < job.yaml
+joulie place -f job.yaml --fail-if-pending
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_answers.schema.responses import Place
+    from joulie_answers.schema.responses import Foretold
     from joulie_projections.component.wiring import Wiring
 
 PENDING, UNSURE = 1, 3  # exit codes with --fail-if-pending
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     return exit_code(args, found.document)  # type: ignore[arg-type]
 
 
-def exit_code(args: argparse.Namespace, found: Place) -> int:
+def exit_code(args: argparse.Namespace, found: Foretold) -> int:
     if not args.fail_if_pending:
         return 0
     if found.pending:

@@ -143,7 +143,7 @@ class ConsoleClient:
     async def defragment(self, query: q.Defragment | None = None) -> a.DefragmentPlan:
         return await self._answer(routes.DEFRAGMENT, query)
 
-    async def place(self, query: q.Place) -> a.Place:
+    async def place(self, query: q.Place) -> a.Foretold:
         """What would happen to the pods of a manifest. Nothing is written."""
         return await self._answer(routes.PLACE, query)
 

@@ -32,6 +32,7 @@ from joulie_console.stream.server_sent_events import EventStream, StreamClient, 
 
 API_VERSION = "1.0.0"
 BODY_TYPES = ("application/yaml", "application/json")  # of a POST
+MOST_READ = 16 * MOST_BYTES  # of a body that is too long: a client that still sends sees no reply
 NO_BODY: Mapping[str, str] = MappingProxyType({})
 GZIP_LEVEL = 4  # nearly as small as level 9, in a third of the time
 log = get_logger("console")
@@ -197,11 +198,15 @@ async def body_of(request: Request) -> str:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in BODY_TYPES:
         raise NotAnswered(415, f"Send the body with Content-Type {' or '.join(BODY_TYPES)}.")
-    body = bytearray()
+    body, length = bytearray(), 0
     async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            raise NotAnswered(413, f"The body is longer than {MOST_BYTES >> 20} MiB.")
+        length += len(chunk)
+        if length > MOST_READ:
+            break
+        if length <= MOST_BYTES:
+            body += chunk
+    if length > MOST_BYTES:
+        raise NotAnswered(413, f"The body is longer than {MOST_BYTES >> 20} MiB.")
     try:
         return body.decode()
     except UnicodeDecodeError as error:

@@ -17,6 +17,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _is_in_head = True
     _head_bytes = 0
+    _body_bytes = 0  # of the data at hand
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -32,17 +33,22 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_in_head:
             self._expect_request()
+        self._body_bytes = 0
         super().data_received(data)
         if not self._is_in_head:
             self._head_bytes = 0
             return
-        self._head_bytes += len(data)
+        self._head_bytes += len(data) - self._body_bytes
         if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
             self._end(431, "request_header_fields_too_large")
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._is_in_head = True

@@ -10,7 +10,7 @@ from bus_kit import NOON, hardware
 from joulie_answers.place.foretold import Question, foretold
 from joulie_answers.place.manifest import read
 from joulie_answers.place.placing import Moment
-from joulie_answers.schema.responses import Place, PlacedPods
+from joulie_answers.schema.responses import Foretold, PlacedPods
 from joulie_answers.text.place import place_text
 from joulie_bus.errors import NotAnswered
 from joulie_extender.catalogue.weights import Weights
@@ -55,7 +55,7 @@ def asked(
     state: ClusterState,
     replicas: int = 1,
     policy: LoadedPolicy | None = None,
-) -> Place:
+) -> Foretold:
     containers = [{"name": "c", "resources": {"requests": {"cpu": 1, **spec.pop("more", {})}}}]
     template = {
         "metadata": {"labels": {"app": "web"}},
@@ -69,10 +69,10 @@ def asked(
     moment = Moment(state, TwinColumns.of_state(state), 7, NOON, Weights(scoring="energy"))
     question = Question(read(json.dumps(tree)), policy, is_declared=False)
     found = foretold(moment, question, lambda: False)
-    return Place(position=7, at_ms=1, age_ms=0, behind_ms=0, **found)
+    return Foretold(position=7, at_ms=1, age_ms=0, behind_ms=0, **found)
 
 
-def group(found: Place) -> PlacedPods:
+def group(found: Foretold) -> PlacedPods:
     [only] = found.groups
     return only
 

@@ -90,8 +90,9 @@ async def test_every_response_has_its_position_and_age(
     found = await document(browser)
     stamps = {"position", "at_ms", "age_ms"}
     answers = [
-        get["responses"]["200"]["content"].get("application/json")
-        for get in (path["get"] for path in found["paths"].values())
+        operation["responses"]["200"]["content"].get("application/json")
+        for path in found["paths"].values()
+        for operation in path.values()
     ]
     names = [answer["schema"]["$ref"].rpartition("/")[2] for answer in answers if answer]
 

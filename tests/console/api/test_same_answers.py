@@ -39,6 +39,13 @@ OF_THE_ANSWER = {  # differ from call to call
 ALL_ENERGY = queries.Energy(
     since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2100, 1, 1, tzinfo=UTC), by="node"
 )
+MANIFEST = """
+kind: Deployment
+metadata: {name: new}
+spec:
+  replicas: 200
+  template: {spec: {containers: [{name: c, resources: {requests: {cpu: 2}}}]}}
+"""
 Source = Answers | ConsoleClient
 QUESTIONS: dict[str, Callable[[Source], Awaitable[answers.Answer]]] = {
     "cards": lambda source: source.gpus(queries.Gpus()),
@@ -57,6 +64,7 @@ QUESTIONS: dict[str, Callable[[Source], Awaitable[answers.Answer]]] = {
     "plans": lambda source: source.plans(queries.Plans()),
     "the next plan": lambda source: source.next_plan(queries.NextPlan(after_s=600)),
     "what runs": lambda source: source.status(queries.NoParameters()),
+    "a manifest": lambda source: source.place(queries.Place(manifest=MANIFEST, namespace="team")),
     "cards with room": lambda source: source.gpus(queries.Gpus(free=True)),
 }
 

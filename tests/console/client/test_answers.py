@@ -29,7 +29,11 @@ from joulie_answers.schema.routes import Route
 
 pytestmark = pytest.mark.anyio
 ROUTES = {each.name: each for each in vars(routes).values() if isinstance(each, Route)}
-ONE = {"node": "n1", "pod": "team/runs", "decision": 2, "plan": "p8"}
+POD = "kind: Pod\nmetadata: {name: new}\nspec: {containers: [{name: c}]}"
+ONE = {
+    **{"node": "n1", "pod": "team/runs", "decision": 2, "plan": "p8"},
+    "place": queries.Place(manifest=POD),
+}
 TOKEN = "a token of sixteen or more"
 REACH = answers.Reach(
     position=1, at_ms=1, age_ms=1, behind_ms=1, first=1, first_at_ms=1, last=1, last_at_ms=1,
