@@ -28,6 +28,7 @@ from joulie_extender.catalogue.declaration import settings_id
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import answered_scores, names_of, scores_again
 from joulie_extender.decide.scoring import terms_of
+from joulie_extender.protocol.candidates import candidates_of, rows_by_name
 from joulie_operator.planning.reconcile import LoadedPolicy, PlanBasis, plan
 from joulie_operator.planning.rules import rules_of
 from joulie_projections.fold.registry import evolve
@@ -42,6 +43,10 @@ from joulie_projections.twin.columns import TwinColumns
 TOO_LONG = (
     "The manifest was not computed in time. Nothing was written. Give fewer pods: equal pods are "
     "answered alike."
+)
+PART_OF_GROUP = (
+    "these pods are a group, and not all of them fit: a scheduler that places a group as a whole "
+    "places none"
 )
 IsOver = Callable[[], bool]
 
@@ -168,8 +173,13 @@ def _answer(placing: Placing, group: _Group, is_over: IsOver) -> PlacedPods:
         added_w=sum(rated) if rated else None,
         unrated=len(watts) - len(rated),
         unknown=group.known.unknown,
-        notes=list(group.pods.notes),
+        notes=[*group.pods.notes, *_of_group(group)],
     )
+
+
+def _of_group(group: _Group) -> Iterator[str]:
+    if group.ask.group and group.placements and group.left:
+        yield PART_OF_GROUP
 
 
 def _nodes(placements: Sequence[Placement]) -> list[PlacedOn]:
@@ -193,7 +203,11 @@ def _nearest(placing: Placing, group: _Group) -> list[NearestRequest]:
 
 
 def _watts(placement: Placement, weights: Weights) -> float | None:
-    [found] = added_watts(placement.scored, placement.columns, weights, [placement.node])
+    """No watts of a node depend on the other candidates."""
+    names, columns = [placement.node], placement.columns
+    alone = candidates_of(names, rows_by_name(columns, names))
+    scored = replace(placement.scored, candidates=alone)
+    [found] = added_watts(scored, columns, weights, names)
     return found
 
 

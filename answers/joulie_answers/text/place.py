@@ -101,13 +101,14 @@ def _whole(found: Foretold) -> Iterator[Line]:
         f"{after.gpus:g} GPUs after",
     )
     if found.waiting:
-        yield Line("waiting", f"{found.waiting} pods wait already; they are not placed before")
+        are = "pod waits" if found.waiting == 1 else "pods wait"
+        yield Line("waiting", f"{found.waiting} {are} already, and would not be placed before")
     if found.ignored:
         yield Line("ignored", f"{_listed(found.ignored, TIED)}: no pods")
     settings = f"settings {found.settings}" if found.settings else "default settings"
     yield Line("model", f"kube-scheduler 1.{found.minor}, {settings}, position {found.position}")
     for what in found.unknown:
-        yield Line("UNKNOWN", f"of all nodes and pods: {what}")
+        yield Line("UNKNOWN", f"for every pod: {what}")
 
 
 def _waked(found: Foretold) -> str:
@@ -115,7 +116,8 @@ def _waked(found: Foretold) -> str:
     if not found.waked.nodes:
         return "no node on which these pods fit wakes up, already or by the next plan"
     nodes = _listed(found.waked.nodes, NODES)
-    return f"{nodes}, already or by the next plan; then {found.waked.pods} more pods fit"
+    more = "1 more pod fits" if found.waked.pods == 1 else f"{found.waked.pods} more pods fit"
+    return f"{nodes}, already or by the next plan; then {more}"
 
 
 def _listed(names: list[str], most: int) -> str:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
+from joulie_bus.errors import BadQuantity
 from joulie_projections.pods.resize import as_counted
 from joulie_projections.quantities import Quantity, parse, rounded_up
 from joulie_simulator.kube_scheduler.objects import Container, Pod
@@ -12,6 +14,7 @@ CPU, MEMORY, STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 SCORED = (CPU, MEMORY)
 # Of a container that requests none: only for scores.
 LEAST: Mapping[str, Fraction] = {CPU: Fraction(1, 10), MEMORY: Fraction(200 * 2**20)}
+CACHED_QUANTITIES = 8192  # of nodes: the exact arithmetic is slow
 _SCALAR = ("hugepages-", "attachable-volumes-")
 _HUGE_PAGES = "hugepages-"
 Amounts = dict[str, Fraction]
@@ -49,8 +52,18 @@ def _scored(amounts: Amounts) -> tuple[int, int]:
 
 
 def whole_amounts(given: Mapping[str, Quantity], where: str) -> dict[str, int]:
-    """Of what a node has."""
-    return {name: _whole(name, parse(value, f"{where}, {name}")) for name, value in given.items()}
+    """Of what a node has. Most nodes are equal to others."""
+    try:
+        return {name: _whole_quantity(name, value) for name, value in given.items()}
+    except BadQuantity:  # which of them, and where
+        return {
+            name: _whole(name, parse(value, f"{where}, {name}")) for name, value in given.items()
+        }
+
+
+@lru_cache(maxsize=CACHED_QUANTITIES)
+def _whole_quantity(name: str, value: Quantity) -> int:
+    return _whole(name, parse(value))
 
 
 def _whole(name: str, value: Fraction) -> int:

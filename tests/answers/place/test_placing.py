@@ -15,6 +15,7 @@ from joulie_answers.place.foretold import Question, foretold
 from joulie_answers.place.known import with_amounts
 from joulie_answers.place.manifest import read
 from joulie_answers.place.placing import Moment, Placing
+from joulie_audit.recompute.added_watts import added_watts
 from joulie_bus.events import PodAsk, PodBound
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state_changes import Draft
@@ -127,6 +128,17 @@ def changed(ask: PodAsk, resource: str, amount: float) -> PodAsk:
         case _:
             cards = round(amount)
             return replace(ask, gpu_cards=cards, gpu_milli=cards * CARD_MILLI)
+
+
+@pytest.mark.parametrize("number", range(0, CASES, 10))
+def test_watts_are_those_that_what_if_counts_for_the_node(number: int) -> None:
+    of = case(number)
+    look = Placing(of.moment).look(*known(of, of.moment.state))
+    if look.scored is not None:
+        moment, best = of.moment, look.best[:1]
+        whole = added_watts(look.scored, moment.columns, moment.weights, best)
+
+        assert [answer(of, 1).added_w] == pytest.approx(whole)
 
 
 @pytest.mark.parametrize("number", range(0, CASES, 25))

@@ -266,7 +266,7 @@ def test_nodes_that_the_next_plan_would_wake_are_named_with_the_pods_that_fit_th
     assert found.waked is not None
     assert (len(found.waked.nodes), found.waked.pods) == (1, 1)
     assert found.waked.nodes[0] in ("n1", "n2")
-    assert "already or by the next plan; then 1 more pods fit" in place_text(found)
+    assert "already or by the next plan; then 1 more pod fits" in place_text(found)
 
 
 def test_a_node_that_wakes_up_already_counts() -> None:
@@ -291,3 +291,22 @@ def test_an_answer_that_takes_too_long_is_refused() -> None:
     text = "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c}]}"
     with pytest.raises(NotAnswered, match="not computed in time"):
         foretold(moment, Question(read(text), None, is_declared=True), lambda: True)
+
+
+def test_a_group_that_fits_in_part_says_what_others_would_make_of_it() -> None:
+    tree = {
+        "kind": "JobSet",
+        "metadata": {"name": "train"},
+        "spec": {"replicatedJobs": [{"name": "w", "template": {"spec": WIDE}}]},
+    }
+    state = cluster(*THREE)
+    moment = Moment(state, TwinColumns.of_state(state), 7, NOON, Weights())
+    question = Question(read(json.dumps(tree)), None, is_declared=True)
+    [found] = foretold(moment, question, lambda: False)["groups"]
+
+    assert (found.placed, found.pods) == (3, 4)
+    assert ["places none" in note for note in found.notes] == [True]
+
+
+CONTAINER = {"name": "c", "resources": {"requests": {"cpu": 6}}}
+WIDE = {"parallelism": 4, "template": {"spec": {"containers": [CONTAINER]}}}
