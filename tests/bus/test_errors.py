@@ -23,6 +23,7 @@ EXAMPLES: list[JoulieError] = [
     errors.CopyDiffers("the table decision"),
     errors.NotMoved("There is no /data/joulie.db."),
     errors.NotWritten("--out=/nope/x", "No such file or directory"),
+    errors.NotRead("/nope/x", "No such file or directory"),
     errors.QueryNotRun("It is not one SELECT.", "Give one SELECT."),
     errors.QueryRefused("32 queries run or wait"),
     errors.AgedOut("JOULIE_OBS", 3, 9),

@@ -15,18 +15,17 @@ from joulie_answers.schema.responses import (
     NearestRequest,
     PlacedOn,
     PlacedPods,
-    Refused,
     Room,
     Waked,
 )
 from joulie_answers.views.cluster_view import phase_of, pod_brief
-from joulie_answers.views.decision_text import best_text, candidate_of
+from joulie_answers.views.decision_text import best_text, candidate_of, refused_of
 from joulie_audit.recompute.added_watts import added_watts
 from joulie_bus.errors import NotAnswered
-from joulie_bus.events import PodAsk, PodPending, PrioritizeDecided, Terms, WakeOrdered
+from joulie_bus.events import PodAsk, PodPending, Terms, WakeOrdered
 from joulie_extender.catalogue.declaration import settings_id
 from joulie_extender.catalogue.weights import Weights
-from joulie_extender.decide.decide import answered_scores, names_of, scores_again
+from joulie_extender.decide.decide import answered_scores, scores_again
 from joulie_extender.decide.scoring import terms_of
 from joulie_extender.protocol.candidates import candidates_of, rows_by_name
 from joulie_operator.planning.reconcile import LoadedPolicy, PlanBasis, plan
@@ -38,7 +37,6 @@ from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.devices import with_asked
 from joulie_projections.state.state import ClusterState, PodState
 from joulie_projections.state.state_changes import Draft
-from joulie_projections.twin.columns import TwinColumns
 
 TOO_LONG = (
     "The manifest was not computed in time. Nothing was written. Give fewer pods: equal pods are "
@@ -166,7 +164,7 @@ def _answer(placing: Placing, group: _Group, is_over: IsOver) -> PlacedPods:
         scores=_scores(group.placements[0], weights) if group.placements else [],
         candidates=len(last.candidates) if last else 0,
         refused=[
-            Refused(reason=why, nodes=len(names), examples=names[:FEW])
+            refused_of(why, len(names), names[:FEW])
             for why, names in (last.refused if last else {}).items()
         ],
         nearest=_nearest(placing, group),
@@ -212,20 +210,15 @@ def _watts(placement: Placement, weights: Weights) -> float | None:
 
 
 def _scores(placement: Placement, weights: Weights) -> list[Candidate]:
-    scored, columns = placement.scored, placement.columns
-    names, answers = names_of(scored.candidates, columns), answered_scores(scored).tolist()
-    lines = list[Terms](scored.top)
+    scored, names = placement.scored, placement.names
+    answers, lines = answered_scores(scored).tolist(), list[Terms](scored.top)
     if placement.node not in {terms.node for terms in lines}:
-        lines.append(_terms_at(scored, columns, weights, names.index(placement.node)))
+        all_scores = scores_again(scored, placement.columns, weights)
+        lines.append(terms_of(all_scores, names, names.index(placement.node)))
     return [
         candidate_of(terms.node, answers[names.index(terms.node)], terms, lines[0], weights)
         for terms in lines
     ]
-
-
-def _terms_at(scored: PrioritizeDecided, columns: TwinColumns, weights: Weights, at: int) -> Terms:
-    scores = scores_again(scored, columns, weights)
-    return terms_of(scores, names_of(scored.candidates, columns), at)
 
 
 # --- nodes that sleep -------------------------------------------------------------------------

@@ -90,6 +90,7 @@ class Placement(NamedTuple):
     node: str
     cards: tuple[str, ...]  # none: which ones is not the extender's choice
     scored: PrioritizeDecided
+    names: list[str]  # of its candidates
     columns: TwinColumns  # before it
 
 
@@ -205,7 +206,7 @@ class Placing:
         choice = self._cards(ask, node)
         self._fold(ask, node, choice)
         cards = tuple(each.card for each in choice.cards) if choice else ()
-        return Placement(node, cards, look.scored, before)
+        return Placement(node, cards, look.scored, look.nodes, before)
 
     def _cards(self, ask: PodAsk, node: str) -> CardChoice | None:
         """As the verb bind chooses them."""

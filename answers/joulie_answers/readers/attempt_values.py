@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from joulie_answers.schema.responses import Attempt, Candidate, Devices, Group, Outcome, Refused
+from joulie_answers.schema.responses import Attempt, Candidate, Devices, Group, Outcome
 from joulie_answers.views.cluster_view import pod_brief
-from joulie_answers.views.decision_text import best_text, candidate_of
+from joulie_answers.views.decision_text import best_text, candidate_of, refused_of
 from joulie_audit.questions.devices import Takes
 from joulie_audit.questions.devices import in_words as in_words_of
 from joulie_audit.questions.explain import Explanation
@@ -46,10 +46,7 @@ def attempt_of(found: Explanation, weights: Weights | None, beside: Beside) -> A
         settings_unknown=beside.settings_unknown,
         candidates=found.candidates,
         filtered=explained(filtered).line if filtered else "",
-        refused=[
-            Refused(reason=each.reason, nodes=each.refused, examples=each.nodes)
-            for each in found.rejections
-        ],
+        refused=[refused_of(each.reason, each.refused, each.nodes) for each in found.rejections],
         reason=filtered.reason if filtered else "",
         cluster_trend_w_per_min=scored.cluster_trend_w_per_min if scored else None,
         perf_pressure=scored.perf_pressure if scored else None,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec.structs
 import numpy as np
 
-from joulie_answers.schema.responses import Candidate, DecisionBrief, Loss, TermSet
+from joulie_answers.schema.responses import Candidate, DecisionBrief, Loss, Refused, TermSet
 from joulie_bus.core.times import MS
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
@@ -296,6 +296,10 @@ def _scored(
     )
     winner = event.top[0] if event.top else None
     return [candidate_of(node, named[node], known.get(node), winner, weights) for node in order]
+
+
+def refused_of(reason: str, nodes: int, examples: Sequence[str]) -> Refused:
+    return Refused(reason=reason, nodes=nodes, examples=list(examples))
 
 
 def candidate_of(
