@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from joulie_answers.newest import Newest
 from joulie_answers.place.foretold import Question, foretold
 from joulie_answers.place.manifest import read as read_manifest
-from joulie_answers.place.placing import Moment, copy_of
+from joulie_answers.place.placing import Moment
 from joulie_answers.readers import pending_pods
 from joulie_answers.readers.attempt_values import Beside, attempt_of, group_of, outcome_brief
 from joulie_answers.readers.attempts import NEVER_DECIDED, Attempts, NamedAttempt
@@ -529,23 +530,23 @@ class Answers:
     async def place(self, query: requests.Place) -> responses.Foretold:
         """By the newest facts, and the settings that were declared last. Nothing is written."""
         self._require_facts()
-        manifest = await asyncio.to_thread(read_manifest, query.manifest, query.namespace)
-        resolved, declared = self._now(), await self._history.newest_settings()
-        snapshot = resolved.overview.snapshot
-        state = copy_of(snapshot.cluster_state)  # a console changes its own
-        moment = Moment(
-            state,
-            snapshot.twin_columns,
-            snapshot.position,
-            snapshot.at,
-            self._history.weights_of(declared) if declared else Weights(),
-        )
-        question = Question(manifest, _policy_of(state.plan), bool(declared))
-        over_at = time.monotonic() + PLACE_S
+        patience_s = inf if self._bounds.timeout_s is None else PLACE_S
+        over_at = time.monotonic() + patience_s
+        declared = await self._history.newest_settings()
+        weights = self._history.weights_of(declared) if declared else Weights()
         async with self._placing:
-            found = await asyncio.to_thread(
-                foretold, moment, question, lambda: time.monotonic() > over_at
-            )
+            resolved = self._now()
+            snapshot = resolved.overview.snapshot
+            state, position = snapshot.cluster_state, snapshot.position
+            at = await self._history.run(lambda history: history.committed_at(position))
+            moment = Moment(state, snapshot.twin_columns, position, at or snapshot.at, weights)
+
+            def compute() -> dict[str, Any]:
+                manifest = read_manifest(query.manifest, query.namespace)
+                question = Question(manifest, _policy_of(state.plan), bool(declared))
+                return foretold(moment, question, lambda: time.monotonic() > over_at)
+
+            found = await asyncio.to_thread(compute)
         return responses.Foretold(**resolved.stamp(), **found)
 
     async def status(self, _query: requests.NoParameters) -> responses.Status:

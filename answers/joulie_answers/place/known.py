@@ -68,8 +68,9 @@ class KnownPod(NamedTuple):
 
 
 def nodes_of(state: ClusterState, awake: Iterable[str] = ()) -> KnownNodes:
-    """`awake` are nodes that count as awake, whatever they do now."""
-    present = [(name, node) for name, node in state.nodes.items() if node.present]
+    """`awake` are nodes that count as awake, whatever they do now. Sorted: the order of a state is
+    that in which it was read."""
+    present = [(name, node) for name, node in sorted(state.nodes.items()) if node.present]
     waked = frozenset(awake)
     names, states = [name for name, _ in present], [node for _, node in present]
     are_waked = np.array([name in waked for name in names], np.bool_)

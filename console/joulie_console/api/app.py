@@ -181,12 +181,12 @@ def _endpoint(console: Console, operation: Operation) -> Callable[[Request], Awa
         metrics.CONSOLE_SECONDS.labels(route=route.name).observe(time.perf_counter() - started)
         tag = f'W/"{answer.position}-{console.tail.entry}{answer.revision}"'
         headers = {
-            "ETag": tag,
+            **({} if route.body else {"ETag": tag}),  # a tag is of a path, not of a body
             "Cache-Control": "private, no-cache",
             "Joulie-Position": str(answer.position),
             **({} if answer.age_ms is None else {"Joulie-Age-Ms": str(answer.age_ms)}),
         }
-        if etag_matches(request.headers, tag):
+        if not route.body and etag_matches(request.headers, tag):
             return Response(status_code=304, headers=headers)
         return Response(_json(answer), 200, headers, media_type="application/json")
 

@@ -110,7 +110,7 @@ def _answer(route: Route[Any, Any], known: dict[type, dict[str, Any]]) -> dict[s
         return {"description": "Events until the client disconnects", "content": content}
     content = {"application/json": {"schema": known[route.answer]}}
     headers = {
-        "ETag": {"schema": {"type": "string"}},
+        **({} if route.body else {"ETag": {"schema": {"type": "string"}}}),
         "Joulie-Position": {"schema": {"type": "integer"}},
         "Joulie-Age-Ms": {"schema": {"type": "integer"}},
     }

@@ -82,6 +82,13 @@ async def test_what_is_no_question_is_refused_with_the_reason(
     assert why in found.json()["detail"]
 
 
+async def test_an_answer_to_a_body_has_no_tag_of_its_path(browser: httpx2.AsyncClient) -> None:
+    found = await browser.post("/v1/place", content=POD, headers={**YAML, "If-None-Match": "*"})
+
+    assert found.status_code == 200
+    assert "etag" not in found.headers
+
+
 @pytest.mark.parametrize("kib", [31, 33, 200, 1000])
 async def test_a_body_of_any_size_below_the_limit_is_read(
     browser: httpx2.AsyncClient, kib: int
