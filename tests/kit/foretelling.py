@@ -99,7 +99,9 @@ def asked_really(of: Case, names: list[str], verb: str) -> Any:
 def with_room(of: Case) -> list[str]:
     """The nodes that kube-scheduler's plugins leave, counted pod by pod."""
     state, ask = of.moment.state, ask_of(of.pods.pod)
-    return [name for name, node in sorted(state.nodes.items()) if fits(node, room(state, name), ask)]
+    return [
+        name for name, node in sorted(state.nodes.items()) if fits(node, room(state, name), ask)
+    ]
 
 
 def room(state: ClusterState, node: str) -> tuple[int, int]:

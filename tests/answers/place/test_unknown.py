@@ -6,19 +6,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bus_kit import NOON, hardware
+from bus_kit import NOON, ask, hardware
 from joulie_answers.place.foretold import Question, foretold
 from joulie_answers.place.manifest import read
 from joulie_answers.place.placing import Moment
 from joulie_answers.schema.responses import Foretold, PlacedPods
 from joulie_answers.text.place import place_text
 from joulie_bus.errors import NotAnswered
+from joulie_bus.events import GpuAsk
 from joulie_extender.catalogue.weights import Weights
 from joulie_operator.planning.reconcile import LoadedPolicy, PlanBasis, plan
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
 from joulie_projections.fold.registry import evolve
-from joulie_projections.state.state import ClusterState, NodeState, Sample
+from joulie_projections.state.state import ClusterState, NodeState, PodState, Sample
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.columns import TwinColumns
 
@@ -310,3 +311,64 @@ def test_a_group_that_fits_in_part_says_what_others_would_make_of_it() -> None:
 
 CONTAINER = {"name": "c", "resources": {"requests": {"cpu": 6}}}
 WIDE = {"parallelism": 4, "template": {"spec": {"containers": [CONTAINER]}}}
+
+
+# --- what runs already ------------------------------------------------------------------------
+
+
+def running(uid: str, *, cores: float = 0, cards: int = 0, **values: Any) -> PodState:
+    pod = replace(ask(uid, cores=cores, gpus=cards), gpu_cards=cards)
+    return PodState(pod=replace(pod, **values.pop("asks", {})), node="n0", bound_at=NOON, **values)
+
+
+def with_pods(*pods: PodState) -> ClusterState:
+    state = cluster(node(0, gpus=8, gpu_vendor="nvidia"))
+    state.pods = {each.pod.uid: each for each in pods}
+    return state
+
+
+SHARED = {"gpu": GpuAsk(share_milli=500), "gpu_milli": 500}
+
+
+@pytest.mark.parametrize(
+    ("pods", "gpus"),
+    [
+        ((), 8),
+        ((running("a", cards=6),), 2),
+        ((running("a", cards=6, finished=True),), 8),
+        ((running("a", cards=2), running("b", cards=3)), 3),
+        ((running("a", asks=SHARED),), 8),  # kube-scheduler does not count it
+    ],
+)
+def test_gpus_that_pods_request_are_not_free(pods: tuple[PodState, ...], gpus: int) -> None:
+    found = asked({"more": {"nvidia.com/gpu": 9}}, with_pods(*pods))
+
+    assert [each.fits for each in group(found).nearest] == [gpus]
+    assert found.free_before.gpus == gpus
+
+
+@pytest.mark.parametrize("used", [0, 1, 500, 1000, 7998, 7999])
+def test_the_largest_request_of_cores_is_exact(used: int) -> None:
+    state = with_pods(running("a", cores=used / 1000))
+    found = asked({"more": {"cpu": "9001m"}}, state)
+
+    assert [each.fits for each in group(found).nearest] == [(8000 - used) / 1000]
+
+
+@pytest.mark.parametrize("free", range(1, 40))
+def test_the_largest_request_of_memory_is_exact(free: int) -> None:
+    used = {"memory_bytes": (32 << 30) - free * (1 << 20)}
+    found = asked({"more": {"memory": "40Mi"}}, with_pods(running("a", asks=used)))
+
+    assert [(each.resource, each.fits) for each in group(found).nearest] == [("MiB", free)]
+
+
+def test_a_full_node_is_short_of_each_resource() -> None:
+    full = running("a", cores=8, asks={"memory_bytes": 32 << 30})
+    found = asked({"more": {"memory": "1Gi"}}, with_pods(full))
+
+    assert {each.reason for each in group(found).refused} == {
+        "insufficient cpu",
+        "insufficient memory",
+    }
+    assert group(found).nearest == []
