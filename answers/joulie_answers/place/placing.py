@@ -5,10 +5,11 @@ the scores, the choice of cards and the fold of each placement are the functions
 production, on a copy of the state.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from joulie_answers.place.known import ASLEEP, GPU, WAKING, KnownNodes, KnownPod, nodes_of
 from joulie_bus.events import CardClaimed, FilterDecided, PodAsk, PodBound, PrioritizeDecided
@@ -38,6 +39,7 @@ from joulie_simulator.kube_scheduler.terms import Asked
 from joulie_simulator.trial.packing import NEWEST
 from joulie_simulator.trial.placing import PER_POINT
 
+Names = npt.NDArray[np.object_]
 MINOR = NEWEST  # of Kubernetes: the log does not have the version
 PROFILE: Profile = profile_of(MINOR)
 OPTIONS = DecisionOptions("all")
@@ -70,12 +72,25 @@ class Moment(NamedTuple):
 class Look(NamedTuple):
     """What becomes of one pod at one moment."""
 
-    refused: dict[str, list[str]]  # nodes by the reason, kube-scheduler's first
-    candidates: list[str]  # that pass its plugins
+    closed: Sequence[tuple[str, Names]]  # nodes that kube-scheduler's plugins refuse, by the reason
+    candidates: list[str]  # that pass them
     filtered: FilterDecided | None  # None: no candidate
     scored: PrioritizeDecided | None  # of the nodes that pass the extender, too
     nodes: list[str]  # these
     totals: Ints  # their scores, with those of kube-scheduler
+
+    @property
+    def refused(self) -> dict[str, list[str]]:
+        """Nodes by the reason, kube-scheduler's first. A node that is short of several resources
+        counts for each."""
+        found = dict[str, list[str]]()
+        for why, names in self.closed:
+            found.setdefault(why, []).extend(names.tolist())
+        verdicts = self.filtered.verdicts if self.filtered is not None else b""
+        for name, code in zip(self.candidates, verdicts, strict=True):
+            if code:
+                found.setdefault(few_words_of(code), []).append(name)
+        return found
 
     @property
     def best(self) -> list[str]:
@@ -109,59 +124,70 @@ class Placing:
         self.state = copy_of(moment.state)
         self.columns = moment.columns
         self.nodes: KnownNodes = nodes_of(self.state, awake)
+        self._names: Names = np.array(self.nodes.names, np.object_)
+        self._rows_of: object = None
+        self._rows: Ints = np.zeros(0, np.int64)
 
     # --- one look -----------------------------------------------------------------------------
 
     def look(self, pod: KnownPod, ask: PodAsk) -> Look:
-        passing, refused = self._plugins(pod)
-        names = [self.nodes.names[row] for row in np.flatnonzero(passing).tolist()]
+        passing, closed = self._plugins(pod)
+        rows = np.flatnonzero(passing)
+        names: list[str] = self._names[rows].tolist()
         if not names:
-            return Look(refused, [], None, None, [], np.zeros(0, np.int64))
-        filtered = self._filter(ask, names)
-        through = let_through(filtered)
-        for name, code in zip(names, filtered.verdicts, strict=True):
-            if code:
-                refused.setdefault(few_words_of(code), []).append(name)
-        left = [name for name, passes in zip(names, through.tolist(), strict=True) if passes]
-        if not left:
-            return Look(refused, names, filtered, None, [], np.zeros(0, np.int64))
-        scored, total = self._scores(pod.asked, ask, left)
-        return Look(refused, names, filtered, scored, left, total)
+            return Look(closed, [], None, None, [], np.zeros(0, np.int64))
+        filtered = self._filter(ask, names, rows)
+        left = rows[let_through(filtered)]
+        if not len(left):
+            return Look(closed, names, filtered, None, [], np.zeros(0, np.int64))
+        kept: list[str] = self._names[left].tolist()
+        scored = self._scored(ask, kept, left)
+        total = PER_POINT * answered_scores(scored).astype(np.int64)
+        total += totals(self.nodes.cluster, pod.asked, left, PROFILE)
+        return Look(closed, names, filtered, scored, kept, total)
 
     def fits(self, pod: KnownPod, ask: PodAsk) -> bool:
         """Whether any node passes."""
         passing, _ = self._plugins(pod)
-        names = [self.nodes.names[row] for row in np.flatnonzero(passing).tolist()]
-        return bool(names) and bool(let_through(self._filter(ask, names)).any())
+        rows = np.flatnonzero(passing)
+        if not len(rows):
+            return False
+        return bool(let_through(self._filter(ask, self._names[rows].tolist(), rows)).any())
 
-    def _filter(self, ask: PodAsk, names: list[str]) -> FilterDecided:
-        rows = rows_by_name(self.columns, names)
-        candidates = candidates_of(names, rows)
-        weights = self.moment.weights
-        return filter_decision(ask, candidates, rows, self._context(), weights, OPTIONS)
+    def _filter(self, ask: PodAsk, names: list[str], rows: Ints) -> FilterDecided:
+        there = self._twin_rows()[rows]
+        context, weights = self._context(), self.moment.weights
+        candidates = candidates_of(names, there)
+        return filter_decision(ask, candidates, there, context, weights, OPTIONS)
 
-    def _scores(
-        self, asked: Asked, ask: PodAsk, names: list[str]
-    ) -> tuple[PrioritizeDecided, Ints]:
-        candidates = candidates_of(names, rows_by_name(self.columns, names))
-        weights = self.moment.weights
-        scored = prioritize_decision(ask, candidates, names, self._context(), weights, OPTIONS.duty)
-        cluster = self.nodes.cluster
-        here = np.array([cluster.nodes.rows[name] for name in names], np.int64)
-        total = PER_POINT * answered_scores(scored).astype(np.int64)
-        return scored, total + totals(cluster, asked, here, PROFILE)
+    def _scored(self, ask: PodAsk, names: list[str], rows: Ints) -> PrioritizeDecided:
+        candidates = candidates_of(names, self._twin_rows()[rows])
+        context, weights = self._context(), self.moment.weights
+        return prioritize_decision(ask, candidates, names, context, weights, OPTIONS.duty)
+
+    def _twin_rows(self) -> Ints:
+        """Of all nodes, in the columns at hand: these keep the mapping while no node comes."""
+        if self._rows_of is not self.columns.rows:
+            self._rows = rows_by_name(self.columns, self.nodes.names)
+            self._rows_of = self.columns.rows
+        return self._rows
 
     def _context(self) -> DecisionContext:
         """Ages of 0: as an extender that has just read this position."""
         return DecisionContext(self.columns, self.moment.position, 0, self.moment.at, 0)
 
-    def _plugins(self, pod: KnownPod) -> tuple[Bools, dict[str, list[str]]]:
+    def _plugins(self, pod: KnownPod) -> tuple[Bools, list[tuple[str, Names]]]:
         """kube-scheduler's part, in its order: the first plugin that refuses a node is the
         reason."""
-        cluster, refused = self.nodes.cluster, dict[str, list[str]]()
+        cluster, closed = self.nodes.cluster, list[tuple[str, Names]]()
         left = cluster.nodes.all
+
+        def note(why: str, nodes: Bools) -> None:
+            if nodes.any():
+                closed.append((why, self._names[nodes]))
+
         for why, found in self._closed(pod):
-            self._note(refused, why, left & ~found)
+            note(why, left & ~found)
             left = left & found
         for name, passing in FILTERS.items():
             fine = passing(cluster, pod.asked)
@@ -169,11 +195,11 @@ class Placing:
                 continue
             if name == FIT:
                 for resource, short in self._short(pod.asked):
-                    self._note(refused, f"insufficient {resource}", left & short)
+                    note(f"insufficient {resource}", left & short)
             else:
-                self._note(refused, WORDS[name], left & ~fine)
+                note(WORDS[name], left & ~fine)
             left = left & fine
-        return left, refused
+        return left, closed
 
     def _closed(self, pod: KnownPod) -> Iterator[tuple[str, Bools]]:
         yield "asleep", ~self.nodes.power[ASLEEP]
@@ -188,11 +214,6 @@ class Placing:
             if amount:
                 free = cluster.allocatable(name) - cluster.requested(name)
                 yield RESOURCES.get(name, name), amount > free
-
-    def _note(self, refused: dict[str, list[str]], why: str, nodes: Bools) -> None:
-        names = [self.nodes.names[row] for row in np.flatnonzero(nodes).tolist()]
-        if names:
-            refused.setdefault(why, []).extend(names)
 
     # --- placements ---------------------------------------------------------------------------
 
