@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from joulie_answers.place.known import KnownPod, with_amounts
+from joulie_answers.place.known import GPU, KnownPod, with_amounts
 from joulie_answers.place.placing import Placing
 from joulie_bus.events import PodAsk
 
@@ -28,11 +28,12 @@ def nearest(placing: Placing, pod: KnownPod, ask: PodAsk) -> list[Nearest]:
     def fits(changed: PodAsk) -> bool:
         return placing.fits(with_amounts(pod, changed), changed)
 
-    return [*_of(ask, fits)]
+    most = int(placing.nodes.cluster.allocatable(GPU).max(initial=0)) // CARD_MILLI
+    return [*_of(ask, fits, most)]
 
 
-def _of(ask: PodAsk, fits: Fits) -> Iterator[Nearest]:
-    if found := _fewest_lost(ask, fits):
+def _of(ask: PodAsk, fits: Fits, most_cards: int) -> Iterator[Nearest]:
+    if found := _fewest_lost(ask, fits, most_cards):
         yield Nearest("GPUs", ask.gpu_cards, found)
     if found := _largest(ask.cpu_milli, lambda value: fits(replace(ask, cpu_milli=value))):
         yield Nearest("cores", ask.cpu_milli / 1000, found / 1000)
@@ -41,12 +42,12 @@ def _of(ask: PodAsk, fits: Fits) -> Iterator[Nearest]:
         yield Nearest("MiB", ask.memory_bytes / MIB, found)
 
 
-def _fewest_lost(ask: PodAsk, fits: Fits) -> int:
+def _fewest_lost(ask: PodAsk, fits: Fits, most: int) -> int:
     """One after the other: with fewer cards a pod may have too many cores for each of them."""
     own = ask.gpu_milli - ask.gpu_cards * CARD_MILLI
     if own or ask.devices.claims:
         return 0  # no whole cards
-    for cards in range(ask.gpu_cards - 1, 0, -1):
+    for cards in range(min(ask.gpu_cards - 1, most), 0, -1):
         if fits(replace(ask, gpu_cards=cards, gpu_milli=cards * CARD_MILLI)):
             return cards
     return 0

@@ -22,6 +22,7 @@ from joulie_answers.schema.requests import MOST_BYTES
 from joulie_bus.core.kube_names import require_label, require_subdomain
 from joulie_bus.errors import BadName, BadQuantity, NotAnswered
 from joulie_projections.pods.classify import CRITICAL_CLASSES
+from joulie_projections.pods.demand import demand_of
 from joulie_projections.pods.kubernetes_pod import Resources
 from joulie_simulator.kube_scheduler.objects import Container, Pod
 from joulie_simulator.kube_scheduler.requests import requests_of
@@ -161,7 +162,8 @@ def _pods(found: Template, tree: Tree, what: str, namespace: str) -> Pods:
         owner_references=None,
     )
     known = _with_defaults(replace(pod, metadata=named))
-    requests_of(known)  # raises BadQuantity
+    demand_of(known)  # both raise BadQuantity; this one says of which container
+    requests_of(known)
     spreads = tree["kind"] in SPREAD_BY_DEFAULT
     return Pods(what, found.role, found.pods, known, spreads, found.notes)
 

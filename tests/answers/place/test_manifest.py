@@ -121,6 +121,7 @@ def test_a_limit_without_a_request_is_one() -> None:
     assert dict(requests_of(found.pod).amounts) == {"cpu": 1000, "nvidia.com/gpu": 8}
 
 
+TWO_IN_WORDS = {"resources": {"requests": {"cpu": "two"}}}
 WRONG = {
     "no YAML": ("a: [", "neither YAML nor JSON"),
     "nothing": ("", "No object of the manifest makes pods"),
@@ -149,8 +150,10 @@ WRONG = {
         "spec.template.spec.containers: Expected",
     ),
     "a quantity in words": (
-        an_object("Pod", {"containers": [{"resources": {"requests": {"cpu": "two"}}}]}),
-        "two",
+        an_object(
+            "Pod", {"containers": [{"name": "c", "resources": {"requests": {"cpu": "two"}}}]}
+        ),
+        "container c, cpu holds the quantity 'two'",
     ),
     "too many pods": (
         an_object("Deployment", {"replicas": MOST_PODS + 1, "template": POD}),

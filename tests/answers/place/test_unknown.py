@@ -1,6 +1,7 @@
 """What the log does not hold is named, and what it holds is compared."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -372,3 +373,16 @@ def test_a_full_node_is_short_of_each_resource() -> None:
         "insufficient memory",
     }
     assert group(found).nearest == []
+
+
+@pytest.mark.parametrize("amount", ["1e30", "1Ei", "9223372036854775807"])
+@pytest.mark.parametrize("resource", ["cpu", "memory", "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"])
+def test_a_request_larger_than_any_machine_is_refused_as_fast_as_others(
+    resource: str, amount: str
+) -> None:
+    began = time.monotonic()
+    found = asked({"more": {resource: amount}}, with_pods())
+
+    assert found.placed == 0
+    assert time.monotonic() - began < 2
+    assert place_text(found)
