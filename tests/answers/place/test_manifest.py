@@ -121,7 +121,6 @@ def test_a_limit_without_a_request_is_one() -> None:
     assert dict(requests_of(found.pod).amounts) == {"cpu": 1000, "nvidia.com/gpu": 8}
 
 
-TWO_IN_WORDS = {"resources": {"requests": {"cpu": "two"}}}
 WRONG = {
     "no YAML": ("a: [", "neither YAML nor JSON"),
     "nothing": ("", "No object of the manifest makes pods"),
