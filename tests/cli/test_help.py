@@ -180,7 +180,10 @@ def test_a_status_loads_no_client_of_the_broker_and_no_extender(tmp_path: Path) 
 
     lines = ran(code, "status", "--data", str(data))
 
-    assert lines[0] == "not running"
+    assert lines[:2] == [
+        "health       Nothing runs here, or nothing was recorded yet.",
+        "not running",
+    ]
     assert not {"nats", "kubernetes", "numpy", "starlette", "uvicorn"} & set(
         re.findall(r"\w+", lines[-2])
     )

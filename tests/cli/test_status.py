@@ -185,9 +185,10 @@ async def test_components_that_run_one_by_one_are_shown_by_the_lease_and_their_a
     assert elsewhere.projector.behind_s == pytest.approx(0.3, abs=1.5)
     assert [(each.name, each.answers) for each in elsewhere.extenders] == [("extender-0", 8)]
     lines = status_text(found).splitlines()
-    assert lines[0] == "running, not by joulie up"
-    assert lines[1].startswith(f"  projector   process {os.getpid()} of boot ")
-    assert lines[2].startswith("  extender-0  last answer in the log ")
+    assert lines[0].startswith("health       ")
+    assert lines[1] == "running, not by joulie up"
+    assert lines[2].startswith(f"  projector   process {os.getpid()} of boot ")
+    assert lines[3].startswith("  extender-0  last answer in the log ")
     assert not [line for line in lines if "no projector leads" in line]
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from joulie_answers.schema.responses import ReplicaSpool, Status
+from joulie_answers.text.health import health_of_status
 from joulie_answers.text.status import warnings_of
 from joulie_answers.views.status import (
     LogFigures,
@@ -70,8 +71,13 @@ def completed(
     waiting = pods_refused_on_sample(cluster_state.nodes, cluster_state.pods, found.refusals)
     named = [(f"{pod.namespace}/{pod.name}", since) for pod, since in waiting]
     status = status_from(found.figures, cluster_state, named, now, reading_s)
-    status = replace(status, spools=[*spools])
-    return replace(status, stale=warnings_of(status))
+    return judged(replace(status, spools=[*spools]))
+
+
+def judged(found: Status) -> Status:
+    """With what is stale, and with the worst of it as the health of everything."""
+    stale = warnings_of(found)
+    return replace(found, stale=stale, health=health_of_status(found, stale))
 
 
 def status_here(
@@ -94,4 +100,4 @@ def status_here(
     status = replace(completed(found, cluster_state, now, reading_s), data=data)
     if processes is not None:
         status = with_processes(replace(status, elsewhere=None), processes)
-    return replace(status, stale=warnings_of(status))
+    return judged(status)

@@ -6,6 +6,7 @@ the age of that position; `position` counts facts, `entry` counts the decision l
 
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypedDict
+from zlib import crc32
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
@@ -18,7 +19,7 @@ Percent = Annotated[float, Meta(description="percent")]
 Level = Literal["warning", "serious"]
 Part = Literal[
     "projector", "console", "broker", "database", "operator", "telemetry", "extender", "cards",
-    "ledger",
+    "ledger", "log",
 ]  # fmt: skip
 Basis = Literal["measured", "predicted", "unknown"]
 PendingCause = Literal[
@@ -71,6 +72,14 @@ class Warning(Item, frozen=True, kw_only=True):
     text: str
 
 
+class Health(Item, frozen=True, kw_only=True):
+    """What is wrong, the worst first, since when, and what that means for the figures."""
+
+    level: Literal["well", "unknown"] | Level
+    text: str
+    others: list[str]  # what else is wrong
+
+
 class Classes(Item, frozen=True, kw_only=True):
     performance: int
     eco: int
@@ -119,6 +128,12 @@ class Cluster(Answer, frozen=True, kw_only=True):
     lag: int | None  # facts stored and not yet committed
     epoch: int | None
     warnings: list[Warning]
+    health: Health | None = None  # null of the past
+
+    @property
+    def revision(self) -> str:
+        """What is wrong begins and ends while no fact arrives."""
+        return "" if self.health is None else f"-{crc32(self.health.text.encode()):08x}"
 
 
 class PowerPoint(Item, frozen=True, kw_only=True, array_like=True):
@@ -1011,6 +1026,11 @@ class Status(Answer, frozen=True, kw_only=True):
     data: str = ""
     endpoints: dict[str, str] = {}
     stale: list[str] = []  # sentences about everything that is down or behind
+    health: Health | None = None  # of a console: the sentence that its page has at the top
+
+    @property
+    def revision(self) -> str:
+        return "" if self.health is None else f"-{crc32(self.health.text.encode()):08x}"
 
 
 class SignedHead(Item, frozen=True, kw_only=True):

@@ -141,15 +141,15 @@ def _decision_warnings(part: RunningPart) -> Iterator[str]:
 def _spool_warnings(found: Sequence[ReplicaSpool]) -> Iterator[str]:
     """A spool of this machine that is not known has an extender that does not answer."""
     for each in found:
-        if sentence := late_spool(each):
+        if sentence := spool_warning(each):
             yield sentence
-        elif each.waiting is None and each.heard_s is not None:
-            silence = f"{each.name} has not reported its spool for {duration(each.heard_s)}"
-            yield f"{silence}: it is down, or does not reach the broker"
 
 
-def late_spool(found: ReplicaSpool) -> str:
-    """Empty if its entries are published in time."""
+def spool_warning(found: ReplicaSpool) -> str:
+    """Empty if its entries are published in time, and where it is not known."""
+    if found.waiting is None and found.heard_s is not None:
+        silence = f"{found.name} has not reported its spool for {duration(found.heard_s)}"
+        return f"{silence}: it is down, or does not reach the broker"
     oldest_s = found.oldest_s or 0.0
     if not found.waiting or oldest_s <= SPOOLED_S:
         return ""
@@ -191,10 +191,16 @@ def _signature_warnings(found: Status) -> list[str]:
     why = next((part.not_signed for part in found.parts if part.not_signed), "")
     if why:
         return [f"the log is not signed any more: {why}; see not_signed in the projector's log"]
-    if not found.running or (found.unsigned_s or 0.0) <= UNSIGNED_S:
-        return []
-    age = duration(found.unsigned_s or 0.0)
-    return [f"the log is not signed: the first entry without a signed head is {age} old"]
+    sentence = unsigned_warning(found.unsigned_s) if found.running else ""
+    return [sentence] if sentence else []
+
+
+def unsigned_warning(unsigned_s: float | None) -> str:
+    """Empty if heads are signed in time."""
+    if (unsigned_s or 0.0) <= UNSIGNED_S:
+        return ""
+    age = duration(unsigned_s or 0.0)
+    return f"the log is not signed: the first entry without a signed head is {age} old"
 
 
 def _reading_warnings(found: Status) -> list[str]:
@@ -210,6 +216,7 @@ def _reading_warnings(found: Status) -> list[str]:
 def status_text(found: Status) -> str:
     return "\n".join(
         [
+            *([f"health       {found.health.text}"] if found.health else ()),
             _running_line(found),
             *map(_part_line, found.parts),
             *(_elsewhere_lines(found.elsewhere) if found.elsewhere else ()),

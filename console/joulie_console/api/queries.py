@@ -4,6 +4,8 @@ memory of the whole cluster."""
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from joulie_answers.answers import Answers, HistorySources
 from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import ReplicaSpool, Stamp
@@ -97,6 +99,11 @@ class Console(Answers):
     async def cluster(self, query: requests.SnapshotQuery) -> responses.Cluster:
         resolved = await self._resolve(query)
         return self.poller.cluster(resolved.overview, resolved.ages, is_now=resolved.is_now)
+
+    async def status(self, query: requests.NoParameters) -> responses.Status:
+        """With the sentence that the page has: what this console sees is newer than a lease."""
+        status, health = await super().status(query), self.poller.health
+        return status if health is None else replace(status, health=health)
 
     async def power(self, query: requests.Power) -> responses.PowerSeries:
         points = [point for point in self.poller.power if point.at_ms > query.since]

@@ -1,18 +1,17 @@
 // @ts-check
-// The frame of every page: the name, the search, the pages, warnings, the panel, and time.
+// The frame of every page: its health, the name, the search, the pages, the panel, and time.
 
 import { setToken } from "./api.js";
 import { Detail } from "./detail.js";
 import { Energy } from "./energy.js";
-import { count, lasting } from "./format.js";
 import { Overview } from "./overview.js";
 import { closing, Link, Name } from "./parts.js";
 import { Pending } from "./pending.js";
 import { Search } from "./search.js";
 import { model, update } from "./store.js";
 import { Time } from "./time.js";
+import { TopLine } from "./topline.js";
 import { Component, createRef, html } from "./view.js";
-import { GONE_MS, SILENT_MS } from "./vocabulary.js";
 
 const PAGES = [["", "Overview"], ["pending", "Pending pods"], ["energy", "Energy"]];
 const THEMES = ["auto", "dark", "light"];
@@ -25,8 +24,8 @@ export function App({ now }) {
   const pages = { "": Overview, pending: Pending, energy: Energy };
   const Page = Object.hasOwn(pages, now.page) ? pages[now.page] : NoPage;
   return html`
+    <${TopLine} now=${now} />
     <${Top} now=${now} />
-    <${Warnings} />
     <main id="content" tabindex="-1" class=${now.page ? "one" : "grid"}>
       <${Page} now=${now} />
     </main>
@@ -67,54 +66,10 @@ function Top({ now }) {
         )}</ul>
       </nav>
       <${Search} />
-      <${Age} isPast=${Boolean(now.at)} />
       <button id="theme" class="quiet" type="button" onClick=${nextTheme}>
           ${`Theme: ${model.theme}`}
         </button>
     </header>
-  `;
-}
-
-// --- the age of what is shown -----------------------------------------------------------------
-
-/** The dot is green only for what is live, and red for what is not current. */
-const KINDS = { live: "age live", old: "age old", neither: "age" };
-
-/** @param {boolean} isPast @returns {[kind: keyof typeof KINDS, text: string]} */
-function age(isPast) {
-  const { cluster, connected, heardAt } = model;
-  if (!cluster) return ["neither", "connecting"];
-  const isKnown = cluster.age_ms !== null && cluster.behind_ms !== null;
-  const ms = isKnown
-    ? Math.max(cluster.age_ms, cluster.behind_ms) + performance.now() - heardAt
-    : Infinity;
-  const old = isKnown ? `${lasting(ms)} old` : "of an unknown age";
-  const newest = `position ${count(cluster.position)} \u00b7 ${ms < SILENT_MS ? "fresh" : old}`;
-  if (!connected) return ["old", `not connected \u00b7 ${newest}`];
-  if (isPast) return [ms > GONE_MS ? "old" : "neither", `past state; newest is ${newest}`];
-  if (ms > GONE_MS) return ["old", `late \u00b7 ${newest}`];
-  return ["live", `live \u00b7 ${newest}`];
-}
-
-/** @param {{ isPast: boolean }} props */
-function Age({ isPast }) {
-  const [kind, text] = age(isPast);
-  return html`<p id="age" class=${KINDS[kind]} role="status">
-    <span class="dot" aria-hidden="true"></span><span>${text}</span></p>`;
-}
-
-/** The console's warnings, or that of the page itself: what a lost console said last is of then. */
-function Warnings() {
-  const own = model.warning ? [{ level: "serious", part: "console", text: model.warning }] : [];
-  const told = model.connected ? [...own, ...(model.cluster?.warnings || [])] : own;
-  return html`
-    <div id="warnings" class="warnings" role="region" aria-label="Warnings"
-      aria-live="polite">
-        ${told.map(({ level, part, text }) =>
-          html`<p key=${`${part} ${level}`} class=${`warning ${level}`}>
-      <strong>${part}</strong> <${Name} text=${text} /></p>`
-        )}
-      </div>
   `;
 }
 

@@ -235,7 +235,7 @@ class Transitions extends Component {
     }
       ${
       error && html`
-        <p class="bad" role="alert">
+        <p class="warned" role="alert">
           <${Name} text=${error} />
         </p>
       `
@@ -395,7 +395,7 @@ function Candidates({ found, explained }) {
   return html`<h3>Candidates (${candidates.length})</h3>
     ${scores && explained < candidates.length && html`<${ComputeAll} entry=${decision.entry} />`}
     ${
-    isSame !== null && html`<p class=${isSame ? "good" : "bad"} role="status">${
+    isSame !== null && html`<p class=${isSame ? "good" : "warned"} role="status">${
       isSame
         ? "Recomputed from the facts of that position: equal to the last bit."
         : "Recomputed, and NOT equal: run joulie replay."

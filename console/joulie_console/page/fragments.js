@@ -19,7 +19,7 @@ export function FreeGpus({ free, isPast }) {
     <div id="free-gpus">
       <ul>${models.map(([model, each]) =>
         html`<li key=${model}><${Name} text=${model} />: ${gpus(each.free)} free,${" "}
-          <span class=${each.unusable > 0 ? "bad" : ""}>${
+          <span class=${each.unusable > 0 ? "warned" : ""}>${
           gpus(each.unusable)
         } of no use</span> to pods like those that asked</li>`
       )}</ul>
@@ -47,7 +47,7 @@ class Moves extends Component {
     return html`
       <button id="plan-moves" type="button" disabled=${isLoading} onClick=${this.#load}>
         ${plan ? "Plan again" : "Which pods to move"}</button>
-      ${why && html`<p class="bad">${why}</p>`}
+      ${why && html`<p class="warned">${why}</p>`}
       ${plan && html`<${Plan} plan=${plan} />`}
     `;
   }

@@ -278,7 +278,7 @@ function IdleHolders({ idle }) {
   const whole = idle.reduce((sum, each) => sum + each.power_w, 0);
   return html`
     <p id="idle-holders">
-      <strong class="bad">${`${count(idle.length)} held without work`}</strong>${`, ${
+      <strong class="warned">${`${count(idle.length)} held without work`}</strong>${`, ${
         watts(whole)
       } in all:`}</p>
     <ul>${idle.slice(0, MOST_IDLE).map((each) =>
@@ -331,7 +331,7 @@ export function Cards({ items, label }) {
               html`<${Name} key=${claim.pod_uid} text=${`${claim.namespace}/${claim.name}`} />`
             )
             : "free"}</td>
-          <td>${card.healthy ? "healthy" : html`<strong class="bad">not healthy</strong>`}</td>
+          <td>${card.healthy ? "healthy" : html`<strong class="warned">not healthy</strong>`}</td>
         </tr>
       `
     )

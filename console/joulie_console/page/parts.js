@@ -122,7 +122,7 @@ export function Skeleton({ what, lines = 3 }) {
 /** @param {{ text: string }} props */
 export const Failure = ({ text }) =>
   html`
-    <p class="empty bad" role="alert">
+    <p class="empty warned" role="alert">
       <${Name} text=${text} />
     </p>
   `;

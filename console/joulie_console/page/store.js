@@ -53,6 +53,7 @@ const COLUMNS = ["id", "name", "rack", ...ROW];
  * @property {Answer | null} waiting how many pods wait, by cause
  * @property {Answer | null} saved
  * @property {string} warning the page's own
+ * @property {string} lost why the console does not answer; empty while it does
  * @property {boolean} connected
  * @property {number} heardAt when the newest state arrived
  * @property {boolean} paused
@@ -81,6 +82,7 @@ export const model = {
   waiting: null,
   saved: null,
   warning: "",
+  lost: "",
   connected: false,
   heardAt: 0,
   paused: false,
@@ -241,16 +243,19 @@ function indexed(map) {
 
 export const stream = new Stream(TOPICS, {
   open() {
-    update({ connected: true, warning: "" });
+    update({ connected: true, lost: "", warning: "" });
     refresh();
     reload("detail"); // it may have failed to load before
   },
   event: (kind, data) => handlers[kind]?.(data),
   lost(why, pause) {
     const again = `Retrying in ${lasting(pause)}.`;
-    const since = model.cluster ? ` of ${dated(model.cluster.at_ms)}` : " not known yet";
-    const text = `The connection is lost (${why}): all figures are${since}. ${again}`;
-    update({ connected: false, warning: text });
+    const text = model.cluster
+      ? `The connection is lost (${why}): all figures are of ${
+        dated(model.cluster.at_ms)
+      }. ${again}`
+      : `Not connected yet (${why}). ${again}`;
+    update({ connected: false, lost: text });
   },
 });
 
@@ -303,7 +308,7 @@ export async function refresh() {
   try {
     const [found, past] = await Promise.all([loadMap(), now.at ? ask("cluster", moment()) : null]);
     if (state().at !== now.at) return;
-    update({ past, pastError: "", warning: model.connected ? "" : model.warning });
+    update({ past, pastError: "", warning: "" });
     const parts = OVERVIEW.map((part) => load(part));
     await Promise.all([loadLists(found), ...parts, loadPower()]);
   } catch (error) {

@@ -38,6 +38,7 @@ PAGE = 500
 DECISIONS_KEPT = 5_000  # in memory; older ones are read from the database
 PLANS_KEPT = 5_000  # likewise; older ones are read from the stream of plans
 MAX_ENCODED = 64
+NS = 10**9
 log = get_logger("console")
 _json = msgspec.json.Encoder().encode
 
@@ -90,6 +91,7 @@ class EventTail:
         self.decisions_read_at = -math.inf  # by the monotonic clock: later ones may not be known
         self._ledger_s: float | None = 0.0
         self._ledger_read_at = -math.inf
+        self.unsigned_s: float | None = None  # the age of the first entry without a signed head
         self._has_dropped_plans = False
         self.plans_gone = 0  # events that have left the stream
         self._clients = 0
@@ -254,6 +256,8 @@ class EventTail:
         now = time.monotonic()
         if now - self._ledger_read_at >= LEDGER_S:
             self._ledger_s = await self._energy.behind_s()
+            since = await self._history.run(lambda history: history.unsigned_since())
+            self.unsigned_s = None if since is None else max(0, time.time_ns() - since) / NS
             self._ledger_read_at = now
 
     async def _read_plans(self, reader: Reader) -> bool:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from joulie_answers.schema.responses import Cluster, MapChanges, PowerPoint
+from joulie_answers.schema.responses import Cluster, Health, MapChanges, PowerPoint
+from joulie_answers.text.health import health_of
 from joulie_answers.views.cards import count_cards
 from joulie_answers.views.cluster_view import (
     ClusterSnapshot,
@@ -172,6 +173,7 @@ class ClusterPoller:
         states = overview.states()
         facility, beat = facility_of(cluster_state), self.live_view.last_beat if is_now else None
         inputs = self._health_inputs(overview, ages, counted["pending"], cards.unhealthy)
+        warnings = warnings_of(inputs) if is_now else []
         return Cluster(
             position=snapshot.position,
             at_ms=snapshot.at // MS,
@@ -203,8 +205,13 @@ class ClusterPoller:
             **facility._asdict(),
             lag=beat.lag if beat else None,
             epoch=beat.epoch if beat else None,
-            warnings=warnings_of(inputs) if is_now else [],
+            warnings=warnings,
+            health=health_of(warnings, known_ms(ages.oldest_ms)) if is_now else None,
         )
+
+    @property
+    def health(self) -> Health | None:
+        return self.cluster(self.overview, self.ages).health
 
     def _health_inputs(
         self, overview: Overview, ages: ViewAges, pending: int, unhealthy: int
@@ -231,7 +238,16 @@ class ClusterPoller:
             ledger_s=self._tail.ledger_s,
             incomplete=beat.incomplete if beat else (),
             spools=self.spools.all(),
+            unsigned_s=self._tail.unsigned_s,
+            unread_s=_unread_s(snapshot.cluster_state, snapshot.at, self._staleness_s),
         )
+
+
+def _unread_s(cluster_state: ClusterState, now: int, staleness_s: float) -> float | None:
+    """The age of the oldest reading that is not fresh any more."""
+    newest = [node.samples[-1].at for node in cluster_state.nodes.values() if node.samples]
+    ages = [(now - at) / 1e9 for at in newest]
+    return max((age for age in ages if age > staleness_s), default=None)
 
 
 def _rounded(watts: float | None) -> float | None:

@@ -26,6 +26,7 @@ Kind = Literal[
     "caps.refused",
     "target.missed",
     "log.invalid",
+    "log.unsigned",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OF_PARTS: dict[Part, Kind] = {
@@ -38,6 +39,7 @@ OF_PARTS: dict[Part, Kind] = {
     "extender": "extender.silent",
     "cards": "cards.unhealthy",
     "ledger": "ledger.behind",
+    "log": "log.unsigned",
 }
 
 

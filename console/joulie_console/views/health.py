@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from joulie_answers.schema.responses import ReplicaSpool, Warning
-from joulie_answers.text.status import late_spool
+from joulie_answers.text.status import spool_warning, unsigned_warning
+from joulie_bus.core.times import duration
 from joulie_bus.events import PlanMade
 from joulie_bus.streams.incomplete import described
 from joulie_bus.streams.records import IncompleteCopy
@@ -42,6 +43,8 @@ class HealthInputs(NamedTuple):
     ledger_s: float | None = 0.0
     incomplete: Sequence[IncompleteCopy] = ()
     spools: Sequence[ReplicaSpool] = ()
+    unsigned_s: float | None = None  # the age of the first entry without a signed head
+    unread_s: float | None = None  # the age of the oldest reading that is not fresh; None: none was
 
     @property
     def is_current(self) -> bool:
@@ -60,6 +63,7 @@ def warnings_of(inputs: HealthInputs) -> list[Warning]:
         _extender(inputs),
         _cards(inputs),
         _ledger(inputs),
+        _log(inputs),
     ]
     return [
         *(warning for warning in found if warning is not None),
@@ -76,9 +80,16 @@ def _copies(inputs: HealthInputs) -> list[Warning]:
 
 
 def _spools(inputs: HealthInputs) -> list[Warning]:
-    """A spool that is not known is shown as such: no sentence is needed besides."""
-    late = filter(None, map(late_spool, inputs.spools))
+    late = filter(None, map(spool_warning, inputs.spools))
     return [Warning(part="extender", level="warning", text=f"{each}.") for each in late]
+
+
+def _log(inputs: HealthInputs) -> Warning | None:
+    if not (sentence := unsigned_warning(inputs.unsigned_s)):
+        return None
+    text = f"{sentence[0].upper()}{sentence[1:]}. Figures are not affected: what is newer can be "
+    text += "verified once a head is signed."
+    return Warning(part="log", level="warning", text=text)
 
 
 def _silence(inputs: HealthInputs) -> Warning | None:
@@ -153,11 +164,16 @@ def _telemetry(inputs: HealthInputs) -> Warning | None:
     if not inputs.unmeasured or not inputs.is_current:
         return None  # readings may exist that the page lacks
     level = "serious" if inputs.unmeasured == inputs.nodes else "warning"
-    text = f"{inputs.unmeasured} of {inputs.nodes} nodes have no fresh power reading: "
+    text = f"{inputs.unmeasured} of {inputs.nodes} nodes have no fresh power reading"
+    text += f"{_silent(inputs.unread_s)}: "
     text += (
         "the power in view is that of the others, and these are scored by caps and hardware alone."
     )
     return Warning(part="telemetry", level=level, text=text)  # type: ignore[arg-type]
+
+
+def _silent(oldest_s: float | None) -> str:
+    return "" if oldest_s is None else f", the longest silent for {duration(oldest_s)}"
 
 
 def _extender(inputs: HealthInputs) -> Warning | None:
@@ -182,7 +198,10 @@ def _extender(inputs: HealthInputs) -> Warning | None:
 def _cards(inputs: HealthInputs) -> Warning | None:
     if not inputs.cards_unhealthy:
         return None
-    text = f"{inputs.cards_unhealthy} GPU card(s) are not healthy."
+    text = (
+        f"{inputs.cards_unhealthy} GPU card(s) are not healthy: no pod gets them, and they count "
+    )
+    text += "as cards in the figures of their nodes."
     return Warning(part="cards", level="warning", text=text)
 
 

@@ -30,7 +30,7 @@ SIZES = ("target-size", "scrollable-region-focusable")
 
 async def opened(page: Page, harness: ConsoleHarness, query: str = "") -> None:
     await page.goto(f"{harness.url}/{query}")
-    await expect(page.locator("#age")).to_contain_text("position")
+    await expect(page.locator("#top-line")).to_contain_text("position")
 
 
 async def loaded(page: Page, harness: ConsoleHarness, query: str) -> None:

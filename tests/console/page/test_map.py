@@ -18,7 +18,7 @@ NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 
 async def opened(page: Page, harness: ConsoleHarness) -> None:
     await page.goto(f"{harness.url}/")
-    await expect(page.locator("#age")).to_contain_text("position")
+    await expect(page.locator("#top-line")).to_contain_text("position")
     await expect(page.locator("#map")).to_be_visible()
 
 

@@ -62,6 +62,7 @@ def test_a_healthy_cluster_has_no_warnings() -> None:
         ({"pending": 1, "decided_s": 31.0}, "extender", "warning"),
         ({"database": "locked"}, "database", "serious"),
         ({"cards_unhealthy": 1}, "cards", "warning"),
+        ({"unsigned_s": 61.0}, "log", "warning"),
     ],
     ids=str,
 )
@@ -137,6 +138,12 @@ def test_a_ledger_that_lacks_facts_for_more_than_ten_seconds_is_a_warning(
         ({"database": "locked"}, "decisions and past states are missing"),
         ({"ledger_s": 43.0}, "figures of energy end before that"),
         ({"ledger_s": None}, "The ledger cannot be read"),
+        (
+            {"unmeasured": 1, "unread_s": 400.0},
+            "no fresh power reading, the longest silent for 7 min",
+        ),
+        ({"cards_unhealthy": 1}, "no pod gets them"),
+        ({"unsigned_s": 61.0}, "Figures are not affected"),
     ],
     ids=str,
 )
@@ -161,3 +168,10 @@ def test_entries_that_wait_in_a_spool_for_long_are_named_with_their_replica() ->
         "or not.",
     )
     assert warnings_of(waits(1.0)) == warnings_of(waits(None, None)) == []
+
+
+def test_a_replica_that_reports_its_spool_no_more_is_named() -> None:
+    silent = ReplicaSpool(name="extender-1", waiting=None, oldest_s=None, heard_s=70.0)
+
+    (warning,) = warnings_of(HEALTHY._replace(spools=[silent]))
+    assert warning.text.startswith("extender-1 has not reported its spool for 70.0 s: it is down")
