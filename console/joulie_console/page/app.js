@@ -10,7 +10,7 @@ import { Pending } from "./pending.js";
 import { Search } from "./search.js";
 import { model, update } from "./store.js";
 import { Time } from "./time.js";
-import { TopLine } from "./topline.js";
+import { ReturnToNow, TopLine } from "./topline.js";
 import { Component, createRef, html } from "./view.js";
 
 const PAGES = [["", "Overview"], ["pending", "Pending pods"], ["energy", "Energy"]];
@@ -22,9 +22,9 @@ const THEMES = ["auto", "dark", "light"];
 export function App({ now }) {
   /** @type {Record<string, any>} */
   const pages = { "": Overview, pending: Pending, energy: Energy };
-  const Page = Object.hasOwn(pages, now.page) ? pages[now.page] : NoPage;
+  const Page = pageOf(now, Object.hasOwn(pages, now.page) ? pages[now.page] : NoPage);
   return html`
-    <${TopLine} now=${now} />
+    <${TopLine} at=${now.at} />
     <${Top} now=${now} />
     <main id="content" tabindex="-1" class=${now.page ? "one" : "grid"}>
       <${Page} now=${now} />
@@ -35,6 +35,32 @@ export function App({ now }) {
     ${model.tokenWhy && html`<${TokenDialog} why=${model.tokenWhy} />`}
   `;
 }
+
+/** Of the past only the overview and the panel are known. @param {Selection} now @param {any} page */
+function pageOf(now, page) {
+  if (!now.at || page === NoPage) return page;
+  if (model.pastError) return NothingThen;
+  return now.page ? OnlyNow : page;
+}
+
+const NothingThen = () =>
+  html`
+    <section class="card" aria-labelledby="nothing-then">
+      <h2 id="nothing-then">Nothing of that position can be shown</h2>
+      <p>Move the slider below, or return to now.</p>
+    </section>
+  `;
+
+const OnlyNow = () =>
+  html`
+    <section class="card" aria-labelledby="only-now">
+      <h2 id="only-now">This page is of now only</h2>
+      <p>Of the past the overview, nodes, pods and decisions are known.</p>
+      <p>
+        <${ReturnToNow} />
+      </p>
+    </section>
+  `;
 
 /** @param {{ now: Selection }} props */
 function NoPage({ now }) {

@@ -22,7 +22,6 @@ import { Component, createRef, html, Plot } from "./view.js";
  * @property {Array<Array<number | null>>} data times in seconds, then the values of each series
  * @property {Series[]} series
  * @property {number} [height]
- * @property {number | null} [marked] a time in seconds that a line marks
  */
 
 /** @param {ChartProps} props */
@@ -62,7 +61,6 @@ function options(props, /** @type {any} */ unit, /** @type {(at: number | null) 
     ],
     hooks: {
       setCursor: [(/** @type {any} */ plot) => point(plot.cursor.idx ?? null)],
-      draw: [(/** @type {any} */ plot) => mark(plot, props.marked)],
     },
   };
 }
@@ -74,16 +72,6 @@ const TIMES = [
   [60, "{HH}:{mm}", "\n{MMM} {D}", null, "\n{MMM} {D}", null, null, null, 1],
   [1, "{HH}:{mm}:{ss}", "\n{MMM} {D}", null, "\n{MMM} {D}", null, null, null, 1],
 ];
-
-/** @param {any} plot @param {number | null | undefined} at */
-function mark(plot, at) {
-  if (!at) return;
-  const x = plot.valToPos(at, "x", true);
-  plot.ctx.save();
-  plot.ctx.fillStyle = roleColour("warn");
-  plot.ctx.fillRect(x - 1, plot.bbox.top, 2, plot.bbox.height);
-  plot.ctx.restore();
-}
 
 export class Chart extends Component {
   box = createRef();
@@ -97,9 +85,9 @@ export class Chart extends Component {
 
   /** @param {ChartProps} before */
   componentDidUpdate(before) {
-    const { series, data, marked } = this.props;
+    const { series, data } = this.props;
     const unit = this.#unit();
-    const isOther = marked !== before.marked || series.length !== before.series.length;
+    const isOther = series.length !== before.series.length;
     if (isOther || unit.name !== this.unit || shade() !== this.shade) this.#make();
     else if (data !== before.data) this.#renew(this.#scaled(unit));
   }

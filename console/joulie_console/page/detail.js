@@ -47,7 +47,11 @@ export class Detail extends Component {
   render() {
     const { now, answer } = this.props;
     const close = () => change(closing);
-    const key = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && close();
+    const key = (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault(); // else the same key would leave the past, too
+      close();
+    };
     return html`
       <aside id="detail" class="detail" aria-labelledby="detail-title" onKeyDown=${key}>
         <div class="card-head">
@@ -95,12 +99,12 @@ function Body({ now, answer }) {
 
 // --- a node -----------------------------------------------------------------------------------
 
-/** @param {any} node */
-function nodeFacts(node) {
+/** @param {any} node @param {number} atMs of the answer */
+function nodeFacts(node, atMs) {
   const cap = (/** @type {number | null} */ value) => (value === null ? "no cap" : `${value} %`);
   const measured = node.measured_w === null
-    ? `unknown; last reading ${ago(node.sampled_at_ms)}`
-    : `${watts(node.measured_w)}, ${ago(node.sampled_at_ms)}`;
+    ? `unknown; last reading ${ago(node.sampled_at_ms, atMs)}`
+    : `${watts(node.measured_w)}, ${ago(node.sampled_at_ms, atMs)}`;
   const ready = node.ready ? "ready" : "not ready";
   const place = `${node.rack || "none"}, ${node.cooling_zone || "none"}`;
   /** @type {Array<[string, any]>} */
@@ -141,7 +145,7 @@ function NodeDetail({ found }) {
     <p class="muted">
       <${Name} text=${hardware || "hardware unknown"} />
     </p>
-    <${Facts} rows=${nodeFacts(node)} />
+    <${Facts} rows=${nodeFacts(node, found.at_ms)} />
     <h3>Readings</h3><${Readings} samples=${found.samples} />
     <h3>State</h3><${Machine} machine=${machine} />
     <h3>Transitions</h3>

@@ -108,8 +108,9 @@ export function lasting(ms) {
   return `${Math.round(ms / 86_400_000)} days`;
 }
 
-/** @param {number} atMs */
-export const ago = (atMs) => atMs ? `${lasting(Math.max(0, Date.now() - atMs))} ago` : "never";
+/** @param {number} atMs @param {number} [nowMs] of the answer; else of this browser */
+export const ago = (atMs, nowMs = Date.now()) =>
+  atMs ? `${lasting(Math.max(0, nowMs - atMs))} ago` : "never";
 
 /** @param {number} atMs */
 export const clock = (atMs) => clockTime.format(atMs);

@@ -3,6 +3,7 @@
 
 import { ask, onTokenRequired } from "./api.js";
 import { App, askForToken } from "./app.js";
+import { listenToKeys } from "./keys.js";
 import { notify, onChange, state } from "./state.js";
 import { onUpdate, refresh, selected, stream, update } from "./store.js";
 import { html, render } from "./view.js";
@@ -21,6 +22,7 @@ onChange(selected);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   update({ theme: localStorage.getItem("theme") || "auto" });
 });
+listenToKeys();
 setInterval(() => update(), AGE_MS);
 
 draw();

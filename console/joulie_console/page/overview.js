@@ -39,7 +39,6 @@ const POWER = [
 
 /** @param {{ now: Selection }} props */
 export function Overview({ now }) {
-  if (now.at && model.pastError) return html`<${Failure} text=${model.pastError} />`;
   return html`
     <section class="totals" aria-labelledby="totals-title">
       <h2 id="totals-title" class="unseen">Totals</h2>
@@ -186,14 +185,17 @@ function NodeRow({ node }) {
 
 // --- power, decisions, plans, cards -----------------------------------------------------------
 
-/** The columns of the chart, made once per change. @type {{ of: any, data: any[] }} */
-let charted = { of: null, data: [] };
+/** The columns of the chart, made once per change. @type {{ of: any, at: string, data: any[] }} */
+let charted = { of: null, at: "", data: [] };
 
-function powerData() {
+/** Nothing of later than `at`. @param {string} at */
+function powerData(at) {
   const { power } = model;
-  if (charted.of !== power) {
-    const column = (/** @type {number} */ at) => power.map((point) => point[at]);
-    charted = { of: power, data: [power.map((point) => point[0] / 1000), column(2), column(3)] };
+  if (charted.of !== power || charted.at !== at) {
+    const points = at ? power.filter((point) => point[1] <= Number(at)) : power;
+    const column = (/** @type {number} */ place) => points.map((point) => point[place]);
+    const data = [points.map((point) => point[0] / 1000), column(2), column(3)];
+    charted = { of: power, at, data };
   }
   return charted.data;
 }
@@ -201,17 +203,16 @@ function powerData() {
 /** @param {{ now: Selection }} props */
 function PowerCard({ now }) {
   const shown = shownCluster(now);
-  const past = now.at ? model.power.findLast((point) => point[1] <= Number(now.at)) : null;
+  const data = powerData(now.at);
   const text = shown ? `${watts(shown.measured_w)} of ${watts(shown.capped_w)}` : "";
   return html`<section class="card power-card" aria-labelledby="power-title">
     <div class="card-head"><h2 id="power-title">Power</h2><p class="muted">${text}</p></div>
     ${
-    model.power.length < 2
+    data[0].length < 2
       ? html`<p class="empty">The chart begins when this console started.</p>`
       : html`
         <${Chart} label="Measured power, and the power that the caps allow" axis="Power"
-          base="W" data=${powerData()} series=${POWER}
-          marked=${past ? past[0] / 1000 : null} />
+          base="W" data=${data} series=${POWER} />
       `
   }
   </section>`;
@@ -243,7 +244,7 @@ function LastPlan({ now }) {
   const cluster = shownCluster(now);
   if (!cluster) return null;
   if (!cluster.plan) return html`<p class="muted">no plan yet</p>`;
-  return html`<p class="muted">last plan ${ago(cluster.planned_at_ms)},${" "}
+  return html`<p class="muted">last plan ${ago(cluster.planned_at_ms, cluster.at_ms)},${" "}
     <${Name} text=${cluster.plan.policy} />, preset${" "}
     <${Name} text=${cluster.plan.preset} /></p>`;
 }

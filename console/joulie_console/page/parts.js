@@ -2,6 +2,7 @@
 // Small parts that all pages use.
 
 import { plain } from "./format.js";
+import { closing } from "./keys.js";
 import { address, change } from "./state.js";
 import { html } from "./view.js";
 
@@ -19,15 +20,12 @@ export function Name({ text, kind }) {
 
 /** @typedef {Record<string, string | number>} Changes */
 
-/** @type {Changes} */
-const NOTHING = { node: "", pod: "", decision: "" };
-
 /** Changes of the selection that open something in the panel.
  * @param {"node" | "pod" | "decision"} what
  * @param {string | number} which
  */
-export const opening = (what, which) => ({ ...NOTHING, [what]: which });
-export const closing = NOTHING;
+export const opening = (what, which) => ({ ...closing, [what]: which });
+export { closing };
 
 /**
  * A link to another selection. A plain click stays on the page; the browser does the rest, such as

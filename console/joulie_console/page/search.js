@@ -67,6 +67,7 @@ export class Search extends Component {
   /** @param {KeyboardEvent} event */
   key = (event) => {
     if (event.key === "Escape") {
+      event.preventDefault();
       this.setState({ options: null });
       this.input.current.focus();
     } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {

@@ -301,6 +301,8 @@ function merged(list, items) {
   return [...fresh, ...items].slice(0, SHOWN);
 }
 
+let unread = ""; // why that failed last
+
 /** Loads everything for the selected position: at the start, after a reconnection, on a change. */
 export async function refresh() {
   const now = state();
@@ -308,13 +310,13 @@ export async function refresh() {
   try {
     const [found, past] = await Promise.all([loadMap(), now.at ? ask("cluster", moment()) : null]);
     if (state().at !== now.at) return;
-    update({ past, pastError: "", warning: "" });
+    update({ past, pastError: "", warning: model.warning === unread ? "" : model.warning });
     const parts = OVERVIEW.map((part) => load(part));
     await Promise.all([loadLists(found), ...parts, loadPower()]);
   } catch (error) {
     if (state().at !== now.at) return;
     if (now.at && error instanceof Problem) update({ pastError: error.message });
-    else warn(messageOf(error));
+    else warn(unread = messageOf(error));
   }
 }
 
@@ -343,10 +345,10 @@ const QUESTIONS = {
     if (node) return [`nodes/${encodeURIComponent(node)}`, moment()];
     return pod ? [`pods/${encodeURIComponent(pod)}`, moment()] : null;
   },
-  pending: () => state().page === "pending" ? ["pending", { limit: LIMIT }] : null,
+  pending: () => state().page === "pending" && !state().at ? ["pending", { limit: LIMIT }] : null,
   energy() {
-    const { page, by, hours } = state();
-    return page === "energy" ? ["energy", { by, hours }] : null;
+    const { page, by, hours, at } = state();
+    return page === "energy" && !at ? ["energy", { by, hours }] : null;
   },
   waiting: () => isLiveOverview() ? ["pending", { limit: 1 }] : null,
   saved: () => isLiveOverview() ? ["saved", {}] : null,
@@ -432,7 +434,7 @@ export function selected(now) {
     for (const part of OVERVIEW) load(part);
   }
   for (const part of /** @type {Part[]} */ (["detail", "pending", "energy"])) load(part);
-  update();
+  update({ warning: "" });
 }
 
 export function pause() {

@@ -271,17 +271,6 @@ async def test_a_past_state_shows_nothing_of_now_until_it_is_there(
     await expect(page.locator("#totals")).to_contain_text("0 draining")
 
 
-async def test_a_position_that_does_not_exist_is_an_error_and_live_returns(
-    page: Page, scenario: ConsoleHarness
-) -> None:
-    await page.goto(f"{scenario.url}/?at=999999999")
-
-    await expect(page.get_by_role("alert")).to_contain_text("There is no position 999999999")
-    await expect(page.locator("#totals")).to_have_count(0)
-    await page.click("#to-now")
-    await expect(page.locator("#totals")).to_contain_text("1 draining")
-
-
 async def test_a_page_that_does_not_exist_is_not_the_overview(
     page: Page, scenario: ConsoleHarness
 ) -> None:

@@ -1,0 +1,37 @@
+// @ts-check
+// Keys that work anywhere on the page, except where somebody types.
+
+import { change, state } from "./state.js";
+
+/** Changes of the selection that close what is open in the panel. */
+export const closing = { node: "", pod: "", decision: "" };
+
+export const leavePast = () => change({ at: "", time: "" });
+
+/** What is open is closed first; then the past is left. */
+function escape() {
+  const now = state();
+  if (now.node || now.pod || now.decision) change(closing);
+  else if (now.at) leavePast();
+}
+
+/** @type {Record<string, () => void>} */
+const KEYS = { Escape: escape };
+
+/** @param {KeyboardEvent} event */
+function isTyping({ target }) {
+  const { tagName, type } = /** @type {HTMLInputElement} */ (target);
+  return (tagName === "INPUT" && type !== "range") || tagName === "SELECT";
+}
+
+/** @param {KeyboardEvent} event */
+function pressed(event) {
+  const hasModifier = event.ctrlKey || event.metaKey || event.altKey;
+  if (event.defaultPrevented || hasModifier || document.querySelector("dialog[open]")) return;
+  const act = KEYS[event.key];
+  if (!act || isTyping(event)) return;
+  event.preventDefault();
+  act();
+}
+
+export const listenToKeys = () => addEventListener("keydown", pressed);
