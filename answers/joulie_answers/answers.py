@@ -23,10 +23,12 @@ from joulie_answers.readers.history import HistoryReader
 from joulie_answers.readers.plan_pages import Page, PlanPages, RecentPlans
 from joulie_answers.readers.status import completed, from_database
 from joulie_answers.readers.time_travel import SERVED, Bounds, TimeTravel
+from joulie_answers.readers.timeline import Known, timeline_of
 from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
 from joulie_answers.text.pod import sentences
 from joulie_answers.views import cards, cluster_view, decision_text
+from joulie_answers.views.awake import keeps_awake
 from joulie_answers.views.caps import caps_of
 from joulie_answers.views.cluster_view import Overview, policy_of
 from joulie_answers.views.decision_text import (
@@ -210,13 +212,15 @@ class Answers:
         node = cluster_state.nodes.get(name)
         if node is None:
             raise NotAnswered(404, _unknown_node(name, overview.snapshot))
+        pods, at = cluster_view.pods_on(cluster_state, name), overview.snapshot.at
         page = await self._transitions(name, overview.snapshot.position + 1, query.transitions)
         return responses.NodeDetail(
             **resolved.stamp(),
             node=overview.node(name),
             ambient_c=overview.ambient_c(name),
             hardware=overview.hardware_source(name),
-            caps=caps_of(node, overview.snapshot.at),
+            caps=caps_of(node, at),
+            awake_because=keeps_awake(name, cluster_state, pods, at),
             labels=node.labels,
             samples=cluster_view.samples_of(node),
             machine=cluster_view.state_of(node, policy_of(cluster_state)),
@@ -227,7 +231,7 @@ class Answers:
             ],
             earlier=page.following,
             plans_gone=self._plans.gone,
-            pods=cluster_view.pods_on(cluster_state, name),
+            pods=pods,
             cards=cards.cards_on(cluster_state, name),
         )
 
@@ -274,7 +278,9 @@ class Answers:
         )
         try:
             detail = replace(detail, **await self._attempt(query, found.attempt, pod, resolved))
-            return replace(detail, explanation=sentences(detail))
+            known = Known(detail.pod, detail.outcome, self._history.weights)
+            timeline = timeline_of(found.described, known)
+            return replace(detail, explanation=sentences(detail), timeline=timeline)
         except JoulieError:
             raise
         except Exception as fault:  # anything: the decisions must be shown

@@ -96,6 +96,7 @@ class PlanBrief(Item, frozen=True, kw_only=True):
     changes: int
     because: str
     preset: str  # where the defaults of its settings came from
+    text: str = ""  # one sentence
 
 
 class Cluster(Answer, frozen=True, kw_only=True):
@@ -159,6 +160,7 @@ class Map(Answer, frozen=True, kw_only=True):
     watts: list[int]
     gpu: list[int]  # percentage of the GPUs that running pods request
     power: list[int]  # 0 awake, 1 asleep, 2 waking, 3 not ready, 4 cordoned
+    used: list[int]  # percentage of the cores, or of the GPUs, whichever more of is requested
 
 
 class NodeBrief(Item, frozen=True, kw_only=True):
@@ -277,6 +279,7 @@ class Transition(Item, frozen=True, kw_only=True):
     kind: str
     to: str
     because: str
+    text: str = ""  # one sentence
 
 
 class NodeCaps(Item, frozen=True, kw_only=True):
@@ -302,6 +305,7 @@ class NodeDetail(Answer, frozen=True, kw_only=True):
     labels: dict[str, str]
     samples: list[Sampled]
     machine: StateMachine
+    awake_because: str  # what keeps it awake; empty if it is not, or before the first plan
     transitions: list[Transition]  # newest first
     earlier: int | None  # older ones: /v1/plans?node=NAME&before=EARLIER
     plans_gone: int  # plan events that have left the stream
@@ -350,6 +354,7 @@ class CardSums(Item, frozen=True, kw_only=True):
     whole: int  # cards that no pod holds, with free memory
     holes: int  # cards in use, with free memory
     unhealthy: int
+    unread: int  # of which it is not known how long they were slowed down
     total_mb: int
     used_mb: int
     free_mb: int
@@ -606,7 +611,8 @@ class DecisionBrief(Item, frozen=True, kw_only=True):
     runner_up: str
     runner_up_score: float | None
     loss: Loss | None
-    text: str  # one sentence
+    text: str  # the answer in words
+    sentence: str = ""  # the same as a sentence about the pod
 
 
 class DecisionList(Answer, frozen=True, kw_only=True):
@@ -714,6 +720,25 @@ class Group(Item, frozen=True, kw_only=True):
     text: str
 
 
+class TermTable(Item, frozen=True, kw_only=True):
+    """The terms of scores: what they follow from in the unit of the formula, then the points. `|`
+    stands between both."""
+
+    head: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+class PodMoment(Item, frozen=True, kw_only=True):
+    """One event in the life of a pod."""
+
+    at_ms: int | None  # null: the log does not have the time
+    kind: str  # attempt, another verb of the decision log, or what the state tells besides
+    text: str
+    entries: list[int]  # of the decision log
+    table: TermTable | None  # of an attempt with scores
+
+
 class PodDetail(Answer, frozen=True, kw_only=True):
     pod: PodBrief | None  # None if the pod was deleted; its decisions stay
     decisions: list[DecisionBrief]
@@ -721,6 +746,7 @@ class PodDetail(Answer, frozen=True, kw_only=True):
     attempt: Attempt | None  # None if it was never filtered or scored
     outcome: Outcome | None
     group: Group | None
+    timeline: list[PodMoment] = []  # oldest first, from the first of `decisions`
 
 
 class PlanEntry(Item, frozen=True, kw_only=True):
@@ -1075,7 +1101,7 @@ class MapChanges(Item, frozen=True, kw_only=True):
     at_ms: int = 0
     gone: list[int] = []
     added: list[tuple[int, str, str]] = []  # id, name, rack
-    rows: list[list[int]] = []  # id, class, headroom, cooling, watts, gpu, power
+    rows: list[list[int]] = []  # id, class, headroom, cooling, watts, gpu, power, used
 
 
 StreamValue = DecisionBrief | PlanEntry | Cluster | MapChanges | Notice

@@ -6,7 +6,7 @@ from joulie_answers.schema.responses import DecisionBrief
 from joulie_answers.text.tables import TextTable, TextWithTables
 from joulie_bus.core.times import rfc3339
 
-_HEAD = ("ENTRY", "AT", "KIND", "POD", "WHAT")
+_HEAD = ("ENTRY", "AT", "KIND", "WHAT")
 
 
 def decisions_text(newest_first: Sequence[DecisionBrief]) -> str:
@@ -17,12 +17,9 @@ def decisions_text(newest_first: Sequence[DecisionBrief]) -> str:
 def decision_lines(newest_first: Sequence[DecisionBrief]) -> Iterator[str]:
     """As they come: the columns do not know what follows."""
     for brief in reversed(newest_first):
-        entry, at, verb, pod, what = _cells(brief)
-        yield f"{entry:>9}  {at}  {verb:<17} {pod:<32} {what}"
+        entry, at, verb, what = _cells(brief)
+        yield f"{entry:>9}  {at}  {verb:<17} {what}"
 
 
 def _cells(brief: DecisionBrief) -> tuple[str, ...]:
-    at = rfc3339(brief.at_ms, "seconds")
-    pod = f"{brief.namespace}/{brief.name}" if brief.name else ""
-    reason = f": {brief.reason}" if brief.refused and brief.reason else ""
-    return (str(brief.entry), at, brief.verb, pod, f"{brief.text}{reason}")
+    return (str(brief.entry), rfc3339(brief.at_ms, "seconds"), brief.verb, brief.sentence)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from joulie_answers.schema.responses import Health, Level, Status, Warning
+from joulie_bus.streams.roles import Role
 
 MS = 1000
 
@@ -23,9 +24,15 @@ def health_of_status(found: Status, stale: Sequence[str]) -> Health:
         why = "Nothing runs here, or nothing was recorded yet."
         return Health(level="unknown", text=why, others=[])
     level: Level = "serious" if _is_down(found) else "warning"
-    oldest_ms = None if found.commit_age_s is None else round(found.commit_age_s * MS)
     warnings = [Warning(part="projector", level=level, text=_sentence(each)) for each in stale]
-    return health_of(warnings, oldest_ms)
+    return health_of(warnings, _oldest_ms(found))
+
+
+def _oldest_ms(found: Status) -> int | None:
+    """By the projector: on a quiet cluster the last commit is old, and nothing is missing."""
+    own = next((part.lag_s for part in found.parts if part.name == Role.PROJECTOR), None)
+    oldest_s = own if found.elsewhere is None else found.elsewhere.projector.behind_s
+    return None if oldest_s is None else round(oldest_s * MS)
 
 
 def _is_down(found: Status) -> bool:

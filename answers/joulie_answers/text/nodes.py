@@ -1,15 +1,12 @@
 """Nodes as a table, and one node with its caps and what plans changed on it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from joulie_answers.schema.responses import NodeBrief, NodeCaps, NodeDetail, NodeList, PodBrief
+from joulie_answers.schema.responses import NodeBrief, NodeCaps, NodeDetail, NodeList
 from joulie_answers.text.tables import TextTable, TextWithTables, cell
 from joulie_bus.core.times import utc_text
 
 _HEAD = ("NODE", "CLASS", "STATE", "PODS", "GPUS", "WATTS", "CAP-W", "HEADROOM", "COOLING")
-ASLEEP = "asleep"
-OWN = "joulie-"
-NAMED = 3  # of Joulie's own pods
 _KINDS = {"cpu": "CPU", "gpu": "GPU", "cards": "single cards", "clocks": "clocks"}
 
 
@@ -21,16 +18,13 @@ def nodes_text(found: NodeList) -> str:
 
 
 def node_text(found: NodeDetail) -> str:
-    moves = [
-        (utc_text(each.at_ms), each.plan, each.kind, each.to, each.because)
-        for each in found.transitions
-    ]
+    moves = [(utc_text(each.at_ms), each.plan, each.text) for each in found.transitions]
     lines: list[str | TextTable] = [
         f"{found.node.name} at position {found.position} ({utc_text(found.at_ms)})",
         *_twin_lines(found),
     ]
     if moves:
-        lines += ["", TextTable(("AT", "PLAN", "KIND", "TO", "BECAUSE"), moves)]
+        lines += ["", TextTable(("AT", "PLAN", "WHAT"), moves)]
     return TextWithTables.of(lines)
 
 
@@ -52,17 +46,8 @@ def _twin_lines(found: NodeDetail) -> Iterator[str]:
     cores = "-" if node.cores is None else f"{node.cores:g}"
     yield f"  hardware   {cores} cores, {_gpus(node)} ({found.hardware})"
     yield f"  pods       {node.pods}, {node.performance_pods} of class performance"
-    own = own_pods(found.pods) if ASLEEP in found.machine.following else []
-    if own:
-        named = ", ".join(own[:NAMED])
-        yield f"  awake      {len(own)} pod(s) of Joulie itself keep it so: {named}"
-
-
-def own_pods(pods: Sequence[PodBrief]) -> list[str]:
-    """The names of Joulie's own pods, as the chart gives them, which keep a node awake. An agent,
-    as a pod of a DaemonSet, does not."""
-    own = [pod for pod in pods if pod.name.startswith(OWN) and pod.exempt != "daemonset"]
-    return [f"{pod.namespace}/{pod.name}" for pod in own if pod.phase == "running"]
+    if found.awake_because:
+        yield f"  awake      {found.awake_because}"
 
 
 def _gpus(node: NodeBrief) -> str:

@@ -13,7 +13,7 @@ from joulie_answers.schema.responses import (
 from joulie_answers.text.tables import TextTable, TextWithTables, cell
 from joulie_bus.core.times import utc_text
 
-_HEAD = ("POSITION", "AT", "PLAN", "NODE", "WHAT", "BECAUSE")
+_HEAD = ("POSITION", "AT", "PLAN", "WHAT")
 MOST_RACKS = 20
 
 
@@ -26,14 +26,9 @@ def plans_text(found: PlanList, node: str = "") -> str:
 
 
 def _row(item: PlanEntry) -> list[str]:
-    at = (str(item.position), utc_text(item.at_ms))
-    if isinstance(move := item.transition, Transition):
-        what = f"{move.kind} {move.to}".strip()
-        return [*at, *map(cell, (move.plan, move.node, what, move.because))]
-    plan = item.plan
-    assert plan
-    what = f"{plan.changes} changes by {plan.policy}"
-    return [*at, *map(cell, (plan.plan, "", what, plan.because))]
+    found = item.transition or item.plan
+    assert found
+    return [str(item.position), utc_text(item.at_ms), *map(cell, (found.plan, found.text))]
 
 
 def plan_text(found: PlanDetail) -> str:
@@ -64,9 +59,8 @@ def input_lines(inputs: Mapping[str, float], shares: Sequence[PowerShare]) -> It
 
 
 def _changes(found: Sequence[Transition]) -> Iterator[TextTable]:
-    rows = [(each.node, f"{each.kind} {each.to}".strip(), each.because) for each in found]
-    if rows:
-        yield TextTable(("NODE", "WHAT", "BECAUSE"), rows, indent=4)
+    if found:
+        yield TextTable(("NODE", "WHAT"), [(each.node, each.text) for each in found], indent=4)
 
 
 def next_plan_text(found: NextPlan, most: int) -> str:

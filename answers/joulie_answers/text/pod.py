@@ -30,7 +30,15 @@ def pod_text(found: PodDetail) -> str:
         lines.append(str(line))
         if line.label == "scores" and attempt is not None and attempt.scores:
             lines += score_table(attempt.scores, outcome.node if outcome else "")
+    lines += map(str, _timeline(found))
     return TextWithTables.of(lines)
+
+
+def _timeline(found: PodDetail) -> Iterator[Line]:
+    """The tables of earlier attempts are in the document."""
+    for at, moment in enumerate(found.timeline):
+        when = "at an unknown time" if moment.at_ms is None else utc_text(moment.at_ms)
+        yield Line("" if at else "timeline", f"{when:<23}  {moment.text}")
 
 
 def sentences(found: PodDetail) -> list[str]:

@@ -1,4 +1,5 @@
-"""The scores of candidates as a table: points that add up to the score, then the watts behind."""
+"""The scores of candidates as a table: what they follow from in the unit of the formula, such as
+watts, and then the points, which add up to the score."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -27,22 +28,27 @@ def score_table(candidates: Sequence[Candidate], bound_to: str) -> Iterator[str 
     points, inputs = point_columns(lines), _input_columns(lines)
     watts = [HEADS[name] for name in inputs]
     shown = ["score", *(HEADS.get(name) or name for name in points)]
-    head = ["", *shown, *(["|", *watts] if watts else ()), "from"]
+    head = ["", *([*watts, "|"] if watts else ()), *shown, "from"]
     rows = [_row(line, points, inputs, bound_to) for line in lines]
     alone = [each for each in candidates if each.terms is None]
-    unknown = ["|" if title == "|" else "" for title in head[2:-1]]
-    rows += [[_marked(each.node, bound_to), str(each.answer), *unknown, ANSWERED] for each in alone]
+    rows += [[_marked(each.node, bound_to), *_alone(each, head), ANSWERED] for each in alone]
     yield TextTable(head, rows, {*shown, *watts}, indent=2)
     yield from rules_behind([line.terms.source for line in lines])
     if alone:
         yield f"  {ANSWERED:<12} {ANSWER_ALONE}"
 
 
+def _alone(candidate: Candidate, head: Sequence[str]) -> list[str]:
+    """Of a candidate without terms: its answer in place of the score."""
+    cells = {"|": "|", "score": str(candidate.answer)}
+    return [cells.get(title, "") for title in head[1:-1]]
+
+
 def _row(line: Line, points: Sequence[str], inputs: Sequence[str], bound_to: str) -> list[str]:
-    watts = ["|", *_watts(line.terms, inputs)] if inputs else []
+    watts = [*_watts(line.terms, inputs), "|"] if inputs else []
     score = f"{line.terms.score:.2f}"
     return [
-        *(_marked(line.node, bound_to), score, *_points(line, points), *watts, line.terms.source)
+        *(_marked(line.node, bound_to), *watts, score, *_points(line, points), line.terms.source)
     ]
 
 

@@ -129,12 +129,17 @@ def sums_of(cards: Sequence[CardState]) -> CardSums:
         whole=len(whole),
         holes=len(holes),
         unhealthy=sum(not is_usable(card) for card in cards),
+        unread=sum(_is_unread(card) for card in cards),
         total_mb=sum(card.total_mb for card in cards),
         used_mb=sum(map(used_mb, cards)),
         free_mb=in_all,
         largest_free_mb=max(free.values(), default=0),
         fragmentation_pct=round(100 * in_holes / in_all, 1) if in_all else 0.0,
     )
+
+
+def _is_unread(card: CardState) -> bool:
+    return card.power_limited_s is None and card.heat_limited_s is None
 
 
 def free_by_model(twin_columns: TwinColumns, aliases: Aliases) -> dict[str, FreeGpus]:

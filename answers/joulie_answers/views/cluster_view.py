@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from joulie_answers.schema.requests import NodeClassName, PodPhase
 from joulie_answers.schema.responses import (
@@ -18,6 +19,7 @@ from joulie_answers.schema.responses import (
     Sampled,
     StateMachine,
 )
+from joulie_answers.views.sentences import plan_sentence
 from joulie_bus.core.times import MS
 from joulie_bus.events import PlanMade
 from joulie_bus.runtime.presets import HEADROOM
@@ -75,6 +77,7 @@ class Columns(NamedTuple):
     watts: Ints
     gpu: Ints
     power: Ints
+    used: Ints
 
 
 class Overview:
@@ -136,14 +139,25 @@ class Overview:
         headroom = np.where(np.isnan(self.headroom), UNKNOWN, np.clip(self.headroom, 0, 100))
         watts = np.where(self.fresh, twin_columns.floats("measured_w"), UNKNOWN)
         cooling = np.where(self.known, twin_columns.floats("cooling"), UNKNOWN)
+        gpu = np.where(gpus > 0, share, UNKNOWN)
         return Columns(
             twin_columns.columns["node_class"].astype(np.int64),
             np.rint(headroom).astype(np.int64),
             np.rint(cooling).astype(np.int64),
             np.rint(watts).astype(np.int64),
-            np.rint(np.where(gpus > 0, share, UNKNOWN)).astype(np.int64),
+            np.rint(gpu).astype(np.int64),
             self._power_states(),
+            np.floor(np.maximum(self._requested_cores(), gpu)).astype(np.int64),
         )
+
+    def _requested_cores(self) -> Floats:
+        """In percent; unknown where Kubernetes has told no size of the node."""
+        shares = np.full(len(self.snapshot.twin_columns.columns["gpus"]), float(UNKNOWN))
+        nodes = self.snapshot.cluster_state.nodes
+        for name, row in self.snapshot.twin_columns.rows.items():
+            if cores := nodes[name].cpu_milli:
+                shares[row] = min(100.0, nodes[name].load.cpu_milli * 100 / cores)
+        return shares
 
     def _power_states(self) -> Ints:
         twin_columns = self.snapshot.twin_columns
@@ -318,7 +332,7 @@ def phases(cluster_state: ClusterState) -> dict[PodPhase, int]:
 
 
 def plan_brief(made: PlanMade) -> PlanBrief:
-    return PlanBrief(
+    brief = PlanBrief(
         plan=made.plan,
         policy=made.policy,
         view=made.view,
@@ -328,6 +342,7 @@ def plan_brief(made: PlanMade) -> PlanBrief:
         because=made.because,
         preset=str(made.settings.get("preset", HEADROOM)),
     )
+    return replace(brief, text=plan_sentence(brief))
 
 
 def last_plan(cluster_state: ClusterState) -> PlanBrief | None:
@@ -404,7 +419,7 @@ def map_changes(before: MapState, after: MapState) -> dict[str, list[Any]]:
 
 
 def _changed_rows(before: Columns, after: MapState, added: list[int]) -> list[list[int]]:
-    """id, class, headroom, cooling, watts, gpu, power of the nodes with a changed value."""
+    """id, class, headroom, cooling, watts, gpu, power, used of the nodes with a changed value."""
     columns = after.columns
     height = len(columns.node_class)
     differs = np.zeros(height, np.bool_)

@@ -7,6 +7,7 @@ import msgspec.structs
 import numpy as np
 
 from joulie_answers.schema.responses import Candidate, DecisionBrief, Loss, Refused, TermSet
+from joulie_answers.views.sentences import decision_sentence
 from joulie_bus.core.times import MS
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
@@ -106,10 +107,16 @@ def describe(row: EntryRow, names: RowNames, weights: Mapping[str, Weights]) -> 
         found = explained(event)
         if why:
             found = found._replace(text=why)
-        return DescribedEntry(_described(row, event, found, weights), event, found, names)
+        brief = told(_described(row, event, found, weights))
+        return DescribedEntry(brief, event, found, names)
     except Exception as fault:  # anything: the other entries of the list must be shown
         found = Explained("unreadable", failed_text(fault))
-        return DescribedEntry(_brief(row, found), event, found, names, fault)
+        return DescribedEntry(told(_brief(row, found)), event, found, names, fault)
+
+
+def told(brief: DecisionBrief) -> DecisionBrief:
+    """With its sentence."""
+    return replaced(brief, sentence=decision_sentence(brief))
 
 
 def failed_text(fault: Exception) -> str:
@@ -318,6 +325,12 @@ def candidate_of(
     except Exception as fault:  # anything: the other candidates must be shown
         verdict = failed_text(fault)
     return Candidate(node=node, verdict=verdict, answer=answer, terms=values, loss=loss)
+
+
+def scored_candidates(scored: PrioritizeDecided, weights: Weights | None) -> list[Candidate]:
+    """Those whose terms the entry lists, best first."""
+    winner = scored.top[0] if scored.top else None
+    return [candidate_of(terms.node, None, terms, winner, weights) for terms in scored.top]
 
 
 def recomputed_terms(

@@ -3,9 +3,11 @@
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from joulie_answers.schema.responses import PlanBrief, PlanEntry, PowerShare, Transition
 from joulie_answers.views.cluster_view import plan_brief
+from joulie_answers.views.sentences import transition_sentence
 from joulie_audit.questions.next_plan import NextPlan
 from joulie_bus.core.times import MS
 from joulie_bus.errors import Undecodable
@@ -74,7 +76,7 @@ def transition_of(event: object, position: int, at_ms: int) -> Transition | None
     if fields is None:
         return None
     plan, node, to, because = fields
-    return Transition(
+    move = Transition(
         position=position,
         at_ms=at_ms,
         plan=plan,
@@ -83,6 +85,7 @@ def transition_of(event: object, position: int, at_ms: int) -> Transition | None
         to=to,
         because=because,
     )
+    return replace(move, text=transition_sentence(move))
 
 
 _USES = {

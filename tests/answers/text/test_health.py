@@ -3,7 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
-from joulie_answers.schema.responses import Level, Readings, Status, StorageSizes, Warning
+from joulie_answers.schema.responses import (
+    Elsewhere,
+    Leader,
+    Level,
+    Readings,
+    RunningPart,
+    Status,
+    StorageSizes,
+    Warning,
+)
 from joulie_answers.text.health import health_of, health_of_status
 
 RUNS = Status(
@@ -55,6 +64,17 @@ def test_what_a_command_finds_stale_is_a_sentence() -> None:
     found = health_of_status(RUNS, ["the ledger lacks facts of the last 20 s"])
 
     assert (found.level, found.text) == ("warning", "The ledger lacks facts of the last 20 s.")
+
+
+def test_the_age_of_the_data_is_how_far_the_projector_is_behind_and_not_that_of_a_commit() -> None:
+    leader = Leader(owner="o", epoch=1, lease_s=5.0, behind_s=1.4)
+    part = RunningPart(name="projector", pid=7, alive=True, restarts=0, position=12, lag_s=2.4)
+    quiet = replace(RUNS, commit_age_s=9_000.0)
+
+    elsewhere = replace(quiet, elsewhere=Elsewhere(projector=leader, extenders=[]))
+    assert health_of_status(elsewhere, []).text.endswith("data of 2 s ago.")
+    assert health_of_status(replace(quiet, parts=[part]), []).text.endswith("data of 3 s ago.")
+    assert health_of_status(quiet, []).text.endswith("the age of the data is not known.")
 
 
 def test_a_full_disk_and_a_lost_projector_are_serious() -> None:

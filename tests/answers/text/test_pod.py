@@ -97,7 +97,7 @@ def test_the_node_where_the_pod_is_has_a_line_even_if_its_terms_are_unknown() ->
 
     (line,) = (each for each in text.splitlines() if each.startswith("  *n4"))
     cells = line.split()
-    assert (cells[:2], cells[-1]) == (["*n4", "38"], "answered")
+    assert (cells[:3], cells[-1]) == (["*n4", "|", "38"], "answered")
     assert "\n  answered     the log has only the terms of the best" in text
 
 

@@ -1,6 +1,7 @@
 """Entries of the decision log as sentences, and what candidates lost by."""
 
 import pytest
+from msgspec.structs import replace
 
 from bus_kit import NOON, ask, producer
 from joulie_answers.views.decision_text import (
@@ -10,7 +11,7 @@ from joulie_answers.views.decision_text import (
     loss_of,
     term_set,
 )
-from joulie_bus.events import DecisionEntry, Terms, named_terms
+from joulie_bus.events import DecisionEntry, DecisionsDropped, OutcomeSeen, Terms, named_terms
 from joulie_extender.catalogue.terms import FIRST
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
@@ -19,8 +20,8 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames
 
 
-def described(entry: int, event: DecisionEntry) -> DescribedEntry:
-    row = EntryRow(entry, f"e:{entry}", "team/web", "web", NOON, producer().stamp(event).data)
+def described(entry: int, event: DecisionEntry, pod: str = "team/web") -> DescribedEntry:
+    row = EntryRow(entry, f"e:{entry}", pod, "web", NOON, producer().stamp(event).data)
     return describe(row, RowNames(0, 0, ()), {})
 
 
@@ -34,6 +35,27 @@ def test_decisions_without_a_view_say_so() -> None:
     assert scored.brief.text.endswith(", without a view of the cluster")
     assert (scored.brief.view, scored.brief.view_age_ms) == (0, None)
     assert scored.brief.view_text.startswith("none: the extender had no view")
+
+
+def test_each_entry_is_a_sentence_about_its_pod() -> None:
+    empty = DecisionContext(TwinColumns.empty(), 0, NEVER_MS, NOON)
+    passed = decide_filter(ask("web"), ["n1", "n2"], empty, Weights())
+    reason = "2 nodes: no free cards"
+    refused = replace(passed, verdicts=bytes([1, 1]), reason=reason)
+    where: dict[str, str] = {"pod_uid": "web", "namespace": "team", "name": "web", "node": "n1"}
+    events: list[DecisionEntry] = [
+        passed,
+        refused,
+        OutcomeSeen(**where, rank=1),  # type: ignore[arg-type]
+    ]
+    of_none = described(1, DecisionsDropped(count=2, why="the spool is full"), pod="")
+
+    assert [described(1, event).brief.sentence for event in events] == [
+        "For team/web, all 2 nodes pass, without a view of the cluster.",
+        f"team/web is refused on all 2 nodes: {reason}.",
+        "team/web runs on n1, ranked 1.",
+    ]
+    assert of_none.brief.sentence == "2 decisions dropped: the spool is full."
 
 
 # --- what a candidate lost by -------------------------------------------------------------------

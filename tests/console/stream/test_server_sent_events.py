@@ -221,7 +221,7 @@ async def test_the_map_event_has_changed_rows_only(new_harness: NewHarness) -> N
             while not (found := await reader.next("map")).data["rows"]:
                 pass
 
-    assert found.data["rows"] == [[1, 0, 90, 14, 72, -1, 0]]
+    assert found.data["rows"] == [[1, 0, 90, 14, 72, -1, 0, 0]]
 
 
 @pytest.mark.long

@@ -3,7 +3,7 @@
 import pytest
 
 from joulie_answers.schema.responses import PodBrief
-from joulie_answers.text.nodes import own_pods
+from joulie_answers.views.own_pods import own_pods
 
 
 def pod(name: str, phase: str = "running", exempt: str = "") -> PodBrief:
