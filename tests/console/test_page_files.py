@@ -1,10 +1,12 @@
 """The files of the page: what is derived, what is vendored, and how they are served."""
 
+import gzip
 import hashlib
 import re
 from pathlib import Path
 
 import page_vocabulary
+from joulie_console.api.app import GZIP_LEVEL
 from joulie_console.page_files import page_files
 from joulie_extender.catalogue.rules import RULES, sentence_of
 
@@ -28,6 +30,14 @@ def test_vendored_files_are_those_that_their_table_names() -> None:
     served = [file for file in vendor.iterdir() if file.suffix in (".js", ".mjs", ".css")]
 
     assert {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in served} == named
+
+
+def test_all_of_the_page_is_at_most_120_kb_as_it_is_sent() -> None:
+    sizes = {
+        path: len(gzip.compress(file.content, GZIP_LEVEL)) for path, file in page_files().items()
+    }
+
+    assert sum(sizes.values()) <= 120_000, sizes
 
 
 def test_licenses_are_not_served_and_modules_are() -> None:

@@ -14,6 +14,7 @@ from joulie_answers.views.cluster_view import POWER_STATES, UNKNOWN, class_name
 from joulie_console.views import health
 from joulie_extender.catalogue.terms import head_of, point_names
 from joulie_extender.decide.entry_verbs import EntryVerb
+from joulie_operator.planning.sleep import SLEEPING_POLICY
 from joulie_projections.energy.report import NO_PLAN, NOT_ON_CARDS, NOT_SHARED, By
 from joulie_projections.twin.twin import NodeClass
 
@@ -32,6 +33,7 @@ def vocabulary() -> dict[str, object]:
         "VERBS": list(get_args(EntryVerb)),
         "TERMS": point_names(),
         "TERM_HEADS": [head_of(name) for name in point_names()],
+        "SLEEPING_POLICY": SLEEPING_POLICY,
         "SILENT_MS": health.SILENT_MS,
         "GONE_MS": health.GONE_MS,
         "ENERGY_BY": list(get_args(By)),

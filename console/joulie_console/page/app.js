@@ -4,6 +4,8 @@
 import { setToken } from "./api.js";
 import { Detail } from "./detail.js";
 import { Energy } from "./energy.js";
+import { Help } from "./help.js";
+import { showKeys } from "./keys.js";
 import { Overview } from "./overview.js";
 import { closing, Link, Name } from "./parts.js";
 import { Pending } from "./pending.js";
@@ -32,6 +34,7 @@ export function App({ now }) {
     ${(now.node || now.pod || now.decision) &&
       html`<${Detail} now=${now} answer=${model.detail} />`}
     <${Time} at=${now.at} cluster=${model.cluster} past=${model.past} reach=${model.reach} />
+    ${model.help && html`<${Help} />`}
     ${model.tokenWhy && html`<${TokenDialog} why=${model.tokenWhy} />`}
   `;
 }
@@ -92,6 +95,8 @@ function Top({ now }) {
         )}</ul>
       </nav>
       <${Search} />
+      <button id="keys" class="quiet" type="button" aria-label="Keys" title="Keys (?)"
+        onClick=${showKeys}>?</button>
       <button id="theme" class="quiet" type="button" onClick=${nextTheme}>
           ${`Theme: ${model.theme}`}
         </button>

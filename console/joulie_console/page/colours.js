@@ -16,6 +16,11 @@ const SLEEP_COLOURS = {
   dark: { asleep: "#141f45", waking: "#5f79d6", outline: "#8ea3ee" },
   light: { asleep: "#d3daf7", waking: "#6d84d8", outline: "#3d52ab" },
 };
+// Of the others, where the map shows how full they are.
+const STATE_COLOURS = {
+  dark: { empty: "#242a30", filling: "#2fa985", full: "#f4c661" },
+  light: { empty: "#e6e9e7", filling: "#3aa187", full: "#b26a00" },
+};
 const STEPS = 64;
 
 function isDark() {
@@ -53,6 +58,7 @@ const steps = { dark: stepped(RAMPS.dark), light: stepped(RAMPS.light) };
 export const ramp = () => steps[shade()];
 export const classColours = () => CLASS_COLOURS[shade()];
 export const sleepColours = () => SLEEP_COLOURS[shade()];
+export const stateColours = () => STATE_COLOURS[shade()];
 export const unknownColour = () => UNKNOWN_COLOURS[shade()];
 
 /** @param {string} role */

@@ -4,12 +4,13 @@
 import { ask } from "./api.js";
 import { Chart } from "./chart.js";
 import { ago, count, DASH, moment as momentText, percent, points, watts } from "./format.js";
-import { DecisionLine, PlanLine } from "./lists.js";
+import { PlanLine } from "./lists.js";
 import { Cards } from "./overview.js";
 import { closing, Facts, heads, Link, Name, NodeLink, PodLink } from "./parts.js";
 import { Skeleton, Table } from "./parts.js";
 import { change } from "./state.js";
 import { computeAll } from "./store.js";
+import { Timeline } from "./timeline.js";
 import { Component, createRef, html } from "./view.js";
 import { TERM_HEADS, TERMS } from "./vocabulary.js";
 
@@ -133,6 +134,7 @@ function nodeFacts(node, atMs) {
 
 /** @param {{ found: any }} props */
 function NodeDetail({ found }) {
+  const { awake_because: awake } = found;
   const { node, machine, transitions, earlier, plans_gone: gone, pods, cards, labels } = found;
   const units = node.gpu_unit < 1 ? "units of " : "\u00d7 ";
   const gpus = node.gpus ? `${node.gpus} ${units}${node.gpu_model || "GPU"}` : "";
@@ -148,6 +150,7 @@ function NodeDetail({ found }) {
     <${Facts} rows=${nodeFacts(node, found.at_ms)} />
     <h3>Readings</h3><${Readings} samples=${found.samples} />
     <h3>State</h3><${Machine} machine=${machine} />
+    ${awake && html`<p>Awake: <${Name} text=${awake} />.</p>`}
     <h3>Transitions</h3>
     <${Transitions} node=${node.name} known=${transitions} earlier=${earlier} />
     ${gone > 0 && html`<p class="muted">
@@ -250,7 +253,7 @@ class Transitions extends Component {
 // --- a pod ------------------------------------------------------------------------------------
 
 /** @param {{ found: any }} props */
-function PodDetail({ found: { pod, decisions, explanation } }) {
+function PodDetail({ found: { pod, timeline, explanation } }) {
   return html`
     <ul class="because">${explanation.map((/** @type {string} */ line) =>
       html`
@@ -266,10 +269,8 @@ function PodDetail({ found: { pod, decisions, explanation } }) {
       <p>
         <${Link} to=${{ page: "pending", ...closing }}>Why pods are pending</${Link}></p>
     `}
-    <h3>Decisions</h3>
-    <ol class="lines">${decisions.map((/** @type {any} */ brief) =>
-      html`<${DecisionLine} key=${brief.entry} brief=${brief} />`
-    )}</ol>
+    <h3>Timeline</h3>
+    <${Timeline} moments=${timeline} />
   `;
 }
 

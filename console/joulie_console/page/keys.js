@@ -2,6 +2,7 @@
 // Keys that work anywhere on the page, except where somebody types.
 
 import { change, state } from "./state.js";
+import { update } from "./store.js";
 
 /** Changes of the selection that close what is open in the panel. */
 export const closing = { node: "", pod: "", decision: "" };
@@ -15,8 +16,14 @@ function escape() {
   else if (now.at) leavePast();
 }
 
+export const showKeys = () => update({ help: true });
+
 /** @type {Record<string, () => void>} */
-const KEYS = { Escape: escape };
+const KEYS = {
+  Escape: escape,
+  "/": () => document.getElementById("q")?.focus(),
+  "?": showKeys,
+};
 
 /** @param {KeyboardEvent} event */
 function isTyping({ target }) {

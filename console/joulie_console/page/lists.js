@@ -1,5 +1,6 @@
 // @ts-check
-// Lists of decisions and plans, newest first. A line keeps its element while others arrive.
+// What happened and what was decided, newest first, in the sentences of the commands. A line keeps
+// its element while others arrive.
 
 import { clock } from "./format.js";
 import { Link, Name, opening, Skeleton } from "./parts.js";
@@ -8,6 +9,24 @@ import { html } from "./view.js";
 
 /** Words for verbs, where they differ. @type {Record<string, string>} */
 const WORDS = { prioritize: "score" };
+const SHOWN = 60;
+
+/**
+ * One event: when, its sentence, and where it leads.
+ * @param {{ at: number, text: string, kind: string, to?: Record<string, any> | null, more?: any,
+ *   [attribute: string]: any }} props
+ */
+function Line({ at, text, kind, to, more, ...attributes }) {
+  const parts = html`
+    <span class="when">${clock(at)}</span>
+    <span class="text"><${Name} text=${text} />${more}</span>
+  `;
+  return html`<li class=${`line ${kind}`}>${
+    to
+      ? html`<${Link} to=${to} class="row" ...${attributes}>${parts}</${Link}>`
+      : html`<span class="row">${parts}</span>`
+  }</li>`;
+}
 
 /**
  * The sentence first, and its kind behind it.
@@ -15,52 +34,19 @@ const WORDS = { prioritize: "score" };
  *   opens
  */
 export function DecisionLine({ brief, scored }) {
-  const kind = `line ${brief.verb}${brief.refused ? " refused" : ""}`;
-  return html`
-    <li class=${kind}>
-      <${Link} to=${opening("decision", (scored || brief).entry)} class="row told"
-        data-entry=${brief.entry} data-scored=${scored?.entry}>
-          <span class="when">${clock(brief.at_ms)}</span>
-          <span class="pod">
-            ${brief.name && html`<${Name} text=${`${brief.namespace}/${brief.name}`} />`}
-          </span>
-          ${brief.class && html`<span class=${`chip ${brief.class}`}>
-        ${brief.class === "performance" ? "perf" : "std"}
-      </span>`}
-          <span class="text">${sentence(brief, scored)}
-            <span class="verb">${` ${WORDS[brief.verb] || brief.verb}`}</span></span>
-        </${Link}>
-      </li>
+  const kind = `${brief.verb}${brief.refused ? " refused" : ""}`;
+  const text = scored ? `${brief.sentence} ${scored.sentence}` : brief.sentence;
+  const { entry } = scored || brief;
+  const verb = WORDS[brief.verb] || brief.verb;
+  const shape = brief.class === "performance" ? "perf" : "std";
+  const more = html`
+    <span class="verb">${` ${verb}`}</span>
+    ${brief.class && html`<span class=${`chip ${brief.class}`}>${shape}</span>`}
   `;
-}
-
-/** @param {any} brief @param {any} scored */
-function sentence(brief, scored) {
-  if (brief.verb === "outcome" && brief.winner) {
-    return html`runs on <${Name} text=${brief.winner} kind="strong" />${
-      scored ? ordered(brief, scored) : ""
-    }`;
-  }
-  if (brief.winner) return html`<${Best} brief=${brief} />`;
-  const text = brief.refused ? `${brief.text}: ${brief.reason}` : brief.text;
-  return html`<${Name} text=${text} />`;
-}
-
-/** What was sent before the pod was bound. @param {any} brief @param {any} scored */
-function ordered(brief, scored) {
-  if (scored.winner === brief.winner) {
-    return html`, our best with <${Best} brief=${scored} isNamed=${false} />`;
-  }
-  return html`; our best was <${Best} brief=${scored} />`;
-}
-
-/** @param {{ brief: any, isNamed?: boolean }} props */
-function Best({ brief, isNamed = true }) {
-  const { loss } = brief;
-  const why = loss ? `${brief.runner_up} is ${loss.text}` : "";
-  return html`${isNamed && html`<${Name} text=${brief.winner} kind="strong" />`}
-    ${brief.score !== null && html`<span class="score">${brief.score.toFixed(1)}</span>`}
-    ${why && html`<span class="muted"> <${Name} text=${why} /></span>`}`;
+  return html`
+    <${Line} at=${brief.at_ms} text=${text} kind=${kind} more=${more}
+      to=${opening("decision", entry)} data-entry=${brief.entry} data-scored=${scored?.entry} />
+  `;
 }
 
 /**
@@ -81,26 +67,11 @@ function joined(items) {
 
 /** @param {{ entry: any, isHere?: boolean }} props `isHere`: the node is named around the line */
 export function PlanLine({ entry, isHere }) {
-  if (entry.plan) {
-    const { plan, changes, because } = entry.plan;
-    return html`<li class="line plan"><span class="row">
-      <span class="when">${clock(entry.at_ms)}</span><span class="verb">plan</span>
-      <span class="text"><${Name} text=${plan} kind="strong" />
-        ${` ${changes} ${changes === 1 ? "change" : "changes"}: `}<${Name} text=${because} /></span>
-    </span></li>`;
-  }
-  const { node, to, because } = entry.transition;
-  const parts = html`
-    <span class="when">${clock(entry.at_ms)}</span><span class="verb">node</span>
-        <span
-      class="text"><${Name} text=${node} kind="strong" />${" \u2192 "}<${Name} text=${to} />
-          ${because && html`<span class="muted"> <${Name} text=${because} /></span>`}</span>
-  `;
-  return html`<li class="line transition">${
-    isHere
-      ? html`<span class="row">${parts}</span>`
-      : html`<${Link} to=${opening("node", node)} class="row">${parts}</${Link}>`
-  }</li>`;
+  const { plan, transition } = entry;
+  if (plan) return html`<${Line} at=${entry.at_ms} text=${plan.text} kind="plan" />`;
+  const to = isHere ? null : opening("node", transition.node);
+  const kind = `transition ${transition.kind}`;
+  return html`<${Line} at=${entry.at_ms} text=${transition.text} kind=${kind} to=${to} />`;
 }
 
 /**
@@ -129,11 +100,30 @@ export function Decisions({ items }) {
   `;
 }
 
-/** @param {{ items: any[] | null }} props */
-export const Plans = ({ items }) =>
-  html`
-    <${Lines} id="plans" what="plans" items=${items}
-      label="Plans and transitions, newest first">
-        ${items?.map((entry) => html`<${PlanLine} key=${planKey(entry)} entry=${entry} />`)}
+/**
+ * What plans changed, and the pods that every node refused: each pod once, by its newest answer.
+ * @param {{ plans: any[] | null, decisions: any[] | null }} props
+ */
+export function Happened({ plans, decisions }) {
+  const items = plans && decisions && [...plans, ...refusals(decisions)]
+    .sort((a, b) => b.at_ms - a.at_ms).slice(0, SHOWN);
+  return html`
+    <${Lines} id="happened" what="events" items=${items} label="What happened, newest first">
+        ${items?.map((item) =>
+          item.verb
+            ? html`<${DecisionLine} key=${`entry ${item.entry}`} brief=${item} />`
+            : html`<${PlanLine} key=${planKey(item)} entry=${item} />`
+        )}
       </${Lines}>
   `;
+}
+
+/** @param {any[]} decisions newest first */
+function refusals(decisions) {
+  const seen = new Set();
+  return decisions.filter(({ candidates, refused, pod_uid: uid }) => {
+    const isFirst = candidates > 0 && refused === candidates && !seen.has(uid);
+    if (isFirst) seen.add(uid);
+    return isFirst;
+  });
+}

@@ -8,11 +8,14 @@ import {
   roleColour,
   scaleOf,
   sleepColours,
+  stateColours,
   unknownColour,
 } from "./colours.js";
+import { ask } from "./api.js";
 import { percent, plain, watts } from "./format.js";
 import { opening } from "./parts.js";
 import { change } from "./state.js";
+import { moment } from "./store.js";
 import { Component, createRef, html } from "./view.js";
 import { CLASSES, POWER_STATES } from "./vocabulary.js";
 
@@ -23,6 +26,8 @@ const SMALLEST = 4;
 const LABEL = 16;
 const LETTER = 7; // the width of a letter of a label
 const [ASLEEP, WAKING] = [POWER_STATES.indexOf("asleep"), POWER_STATES.indexOf("waking")];
+const FULL = 90; // percent of the cores, or of the GPUs, that are requested
+const PAUSE_MS = 150; // before what keeps a node awake is asked for
 const [ECO, DRAINING] = [CLASSES.indexOf("eco"), CLASSES.indexOf("draining")];
 
 /** @typedef {{ x: number, y: number }} Place */
@@ -52,6 +57,7 @@ class NodeMap {
     this.under = -1; // the cell that pointer or keyboard is on
     this.byKeys = false; // the keyboard chose the cell; reset when the pointer really moves
     this.dirty = false;
+    this.asked = 0; // counts the nodes that the tip was about
     canvas.addEventListener("pointermove", (event) => this.#point(event));
     canvas.addEventListener("pointerleave", () => this.byKeys || this.#leave());
     canvas.addEventListener("click", () => this.under >= 0 && this.#open());
@@ -165,12 +171,8 @@ class NodeMap {
     pen.setTransform(this.dense, 0, 0, this.dense, 0, 0);
     pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
     const side = this.cell - (this.cell > 6 ? 2 : 1);
-    const colours = this.#colours(nodes);
-    for (let index = 0; index < this.size; index += 1) {
-      const { x, y } = this.cells[index];
-      pen.fillStyle = colours(index);
-      pen.fillRect(x, y, side, side);
-    }
+    if (this.colour === "state") this.#load(pen, side, nodes);
+    else this.#fill(pen, side, this.#colours(nodes));
     this.#sleep(pen, side, nodes);
     if (side >= 9 && this.colour === "class") this.#mark(pen, side, nodes);
     pen.fillStyle = roleColour("muted");
@@ -178,6 +180,49 @@ class NodeMap {
     for (const { label, x, y } of this.labels) pen.fillText(plain(label), x, y);
     this.#ring(pen, side, nodes.name.indexOf(this.chosen), roleColour("ink"));
     this.#ring(pen, side, this.under, roleColour("accent"));
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} pen
+   * @param {number} side
+   * @param {(index: number) => string} colours
+   */
+  #fill(pen, side, colours) {
+    for (let index = 0; index < this.size; index += 1) {
+      const { x, y } = this.cells[index];
+      pen.fillStyle = colours(index);
+      pen.fillRect(x, y, side, side);
+    }
+  }
+
+  /**
+   * Each node that is awake is filled from below by what is requested of it; one that takes no pods
+   * has a stroke.
+   * @param {CanvasRenderingContext2D} pen
+   * @param {number} side
+   * @param {Columns} nodes
+   */
+  #load(pen, side, nodes) {
+    const { empty, filling, full } = stateColours();
+    this.#fill(pen, side, (index) => nodes.used[index] < 0 ? unknownColour() : empty);
+    pen.strokeStyle = roleColour("ink");
+    pen.lineWidth = 1;
+    for (let index = 0; index < this.size; index += 1) {
+      const { x, y } = this.cells[index], used = nodes.used[index];
+      const isFull = used >= FULL;
+      const height = isFull ? side : Math.ceil((side * Math.max(0, used)) / 100);
+      pen.fillStyle = isFull ? full : filling;
+      pen.fillRect(x, y + side - height, side, height);
+      if (nodes.power[index] > WAKING) this.#stroke(pen, x, y, side);
+    }
+  }
+
+  /** @param {CanvasRenderingContext2D} pen @param {number} x @param {number} y @param {number} side */
+  #stroke(pen, x, y, side) {
+    pen.beginPath();
+    pen.moveTo(x + 1, y + side - 1);
+    pen.lineTo(x + side - 1, y + 1);
+    pen.stroke();
   }
 
   /**
@@ -196,6 +241,7 @@ class NodeMap {
       pen.strokeStyle = outline;
       pen.lineWidth = 1;
       pen.strokeRect(x + 0.5, y + 0.5, side - 1, side - 1);
+      if (nodes.power[index] === WAKING) this.#stroke(pen, x, y, side);
     }
   }
 
@@ -299,21 +345,37 @@ class NodeMap {
     const isFirst = this.under < 0 && Number.isFinite(by);
     this.under = isFirst ? 0 : Math.max(0, Math.min(this.size - 1, this.under + by));
     this.#showTip(this.canvas.getBoundingClientRect());
-    this.status.textContent = this.#describe(this.under).join(": ");
+    this.status.textContent = this.#describe(this.under).slice(0, 2).join(": ");
     this.draw();
   }
 
   /** @param {number} index */
   #describe(index) {
     const nodes = /** @type {Columns} */ (this.nodes);
-    const { name, class: kind, headroom, watts: drawn, gpu, power } = nodes;
+    const { name, class: kind, headroom, watts: drawn, gpu, power, used } = nodes;
     const state = power[index] > 0 ? `, ${POWER_STATES[power[index]]}` : "";
     const free = headroom[index] < 0 ? "unknown" : percent(headroom[index]);
     const gpus = gpu[index] < 0 ? "" : `, GPUs ${percent(gpu[index])} in use`;
+    const full = used[index] < 0 ? "" : `, ${percent(used[index])} requested`;
     const values = `${CLASSES[kind[index]]}${state}, headroom ${free}, ${
       watts(drawn[index])
-    }${gpus}`;
-    return [plain(name[index]), values];
+    }${gpus}${full}`;
+    return [plain(name[index]), values, ""];
+  }
+
+  /** What keeps the node awake, once the pointer rests on it. @param {string} name */
+  #askWhy(name) {
+    const mine = this.asked += 1;
+    setTimeout(async () => {
+      if (mine !== this.asked || this.tip.hidden) return;
+      const query = { ...moment(), transitions: 0 };
+      const found = await ask(`nodes/${encodeURIComponent(name)}`, query).catch(() => null);
+      const why = found?.awake_because;
+      if (mine !== this.asked || !why) return;
+      const text = `Awake: ${plain(why)}.`;
+      this.tip.children[2].textContent = text;
+      if (this.byKeys) this.status.textContent += `. ${text}`;
+    }, PAUSE_MS);
   }
 
   /** @param {DOMRect} box */
@@ -321,7 +383,12 @@ class NodeMap {
     const cell = this.cells[this.under];
     this.tip.hidden = !cell;
     if (!cell) return;
-    this.#describe(this.under).forEach((text, at) => this.tip.children[at].textContent = text);
+    const told = this.#describe(this.under);
+    const isOther = this.tip.children[0].textContent !== told[0];
+    told.forEach((text, at) => {
+      if (at < 2 || isOther) this.tip.children[at].textContent = text;
+    });
+    if (isOther) this.#askWhy(/** @type {Columns} */ (this.nodes).name[this.under]);
     const left = box.left + cell.x + this.cell + 6;
     this.tip.style.left = `${Math.max(8, Math.min(left, innerWidth - this.tip.offsetWidth - 8))}px`;
     this.tip.style.top = `${box.top + cell.y + this.cell + 6}px`;
@@ -359,7 +426,8 @@ export class MapView extends Component {
           aria-label="Map of nodes: arrow keys move, Enter opens"></canvas>
         <p id="map-status" ref=${this.status} class="unseen" role="status"></p>
         <div ref=${this
-          .tip} class="tip" hidden aria-hidden="true"><strong></strong><span></span></div>
+          .tip} class="tip" hidden aria-hidden="true"><strong></strong><span></span>
+          <span></span></div>
       </div>
     `;
   }
@@ -368,6 +436,7 @@ export class MapView extends Component {
 /** @param {{ kind: string, columns: Columns }} props */
 export function Legend({ kind, columns }) {
   if (kind === "class") return html`<${ClassLegend} />`;
+  if (kind === "state") return html`<${StateLegend} />`;
   const scale = scaleOf(kind, columns);
   const stops = ramp().filter((_, at) => at % 9 === 0).join(", ");
   const range = `from ${scale.low} ${scale.unit} (${scale.least}) to ${scale.high} ${scale.unit} ` +
@@ -401,6 +470,22 @@ function ClassLegend() {
         )}
       </ul>
       <${SleepKeys} />
+    </div>
+  `;
+}
+
+function StateLegend() {
+  const { empty, filling, full } = stateColours();
+  const half = { background: `linear-gradient(to top, ${filling} 50%, ${empty} 50%)` };
+  return html`
+    <div id="legend" class="legend">
+      <${SleepKeys} />
+      <span><span class="swatch" style=${half}></span>filling: the height is the part of the cores,
+        or of the GPUs, that pods request</span>
+      <span><span class="swatch" style=${{ background: full }}></span>full: ${FULL} % or
+        more</span>
+      <span><span class="swatch crossed"></span>not ready, or cordoned</span>
+      <span><span class="swatch" style=${{ background: unknownColour() }}></span>unknown</span>
     </div>
   `;
 }

@@ -4,16 +4,18 @@
 import { Chart } from "./chart.js";
 import { ago, count, DASH, lasting, moment, percent, points, watts } from "./format.js";
 import { FreeGpus } from "./fragments.js";
-import { Decisions, Plans } from "./lists.js";
+import { Decisions, Happened } from "./lists.js";
 import { Legend, MapView } from "./map.js";
 import { Choice, Failure, heads, Name, NodeLink, Skeleton, Table } from "./parts.js";
 import { change } from "./state.js";
 import { model, pause } from "./store.js";
 import { Totals } from "./tiles.js";
-import { html } from "./view.js";
-import { VERBS } from "./vocabulary.js";
+import { Component, html } from "./view.js";
+import { SLEEPING_POLICY, VERBS } from "./vocabulary.js";
 
 const COLOURS = [
+  ["", "by the preset"],
+  ["state", "sleep and load"],
   ["headroom", "headroom"],
   ["cooling", "cooling stress"],
   ["class", "class"],
@@ -45,15 +47,15 @@ export function Overview({ now }) {
       <${Totals} cluster=${shownCluster(now)} rate=${now.at ? null : rate()} />
     </section>
     <${NodesCard} now=${now} />
-    <${PowerCard} now=${now} />
-    <${DecisionsCard} now=${now} />
-    <section class="card plans-card" aria-labelledby="plans-title">
+    <section class="card happened-card" aria-labelledby="happened-title">
       <div class="card-head">
-        <h2 id="plans-title">Plans</h2>
+        <h2 id="happened-title">What happened</h2>
         <${LastPlan} now=${now} />
       </div>
-      <${Plans} items=${model.plans} />
+      <${Happened} plans=${model.plans} decisions=${model.decisions} />
     </section>
+    <${PowerCard} now=${now} />
+    <${DecisionsCard} now=${now} />
     <${CardsCard} />
   `;
 }
@@ -97,12 +99,18 @@ function NodeMapOrEmpty({ now }) {
   const { map, mapVersion } = model;
   if (!map) return html`<${Skeleton} what="the map of nodes" lines=${8} />`;
   if (!map.id.length) return html`<p id="map-empty" class="empty">No nodes yet.</p>`;
+  const colour = now.colour || colourOf(shownCluster(now)?.plan);
   return html`
-    <${MapView} columns=${map} version=${mapVersion} colour=${now.colour}
+    <${MapView} columns=${map} version=${mapVersion} colour=${colour}
       group=${now.group} chosen=${now.node} />
-    <${Legend} kind=${now.colour} columns=${map} />
+    <${Legend} kind=${colour} columns=${map} />
   `;
 }
+
+/** What the preset in force cares about: where nodes sleep, which do, and how full the others are.
+ * @param {any} plan */
+const colourOf = (plan) =>
+  plan?.preset === "savings" || plan?.policy === SLEEPING_POLICY ? "state" : "headroom";
 
 const WORDS = 2; // columns of text; the others are numbers
 const COLUMNS = [
@@ -265,11 +273,43 @@ function CardsCard() {
             html`<p class="empty">No cards are known; nodes only count their GPUs.</p>`}
           ${found && html`<${FreeGpus} free=${found.free_gpus} isPast=${Boolean(model.past)} />`}
           ${found?.idle?.length > 0 && html`<${IdleHolders} idle=${found.idle} />`}
-          ${found && found.total > 0 &&
-            html`<${Cards} items=${found.items} label="GPU cards as a table" />`}
+          ${found && found.total > 0 && html`<${AllCards} found=${found} />`}
         </div>
     </section>
   `;
+}
+
+/** @param {any} card */
+const isRead = ({ power_limited_s: byPower, heat_limited_s: byHeat, healthy }) =>
+  byPower !== null || byHeat !== null || !healthy;
+
+/** Cards of which something is known; the others are one line. @param {{ found: any }} props */
+function AllCards({ found: { items, sums } }) {
+  const read = items.filter(isRead);
+  const others = items.filter((/** @type {any} */ card) => !isRead(card));
+  return html`
+    ${read.length > 0 && html`<${Cards} items=${read} label="GPU cards as a table" />`}
+    ${sums.unread > 0 && html`<${UnreadCards} items=${others} sums=${sums} />`}
+  `;
+}
+
+/** Their table is made when somebody opens it. Props: items, sums. */
+class UnreadCards extends Component {
+  state = { isOpen: false };
+
+  render() {
+    const { items, sums } = this.props;
+    const toggle = (/** @type {any} */ event) =>
+      this.setState({ isOpen: event.currentTarget.open });
+    return html`
+      <details id="unread-cards" onToggle=${toggle}>
+        <summary>${`Of ${count(sums.unread)} of ${
+          count(sums.cards)
+        } cards it is not known how long they were slowed down.`}</summary>
+        ${this.state.isOpen && html`<${Cards} items=${items} label="Cards that are not read" />`}
+      </details>
+    `;
+  }
 }
 
 const MOST_IDLE = 20;

@@ -10,12 +10,13 @@ const LONG = 24; // characters; longer names are cut off in narrow places
 
 /**
  * A name from the cluster, isolated so that it cannot change the direction of other text.
- * @param {{ text: string, kind?: string }} props
+ * @param {{ text: string }} props
  */
-export function Name({ text, kind }) {
+export function Name({ text }) {
   const shown = plain(text);
-  const title = shown.length > LONG ? shown : null;
-  return html`<bdi class=${kind ? `name ${kind}` : "name"} title=${title}>${shown}</bdi>`;
+  const isCut = shown.length > LONG && !shown.includes(" "); // a sentence is never cut off
+  const title = isCut ? shown : null;
+  return html`<bdi class="name" title=${title}>${shown}</bdi>`;
 }
 
 /** @typedef {Record<string, string | number>} Changes */

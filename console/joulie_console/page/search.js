@@ -101,7 +101,7 @@ export class Search extends Component {
       <form id="search" class="search" role="search" autocomplete="off" ref=${this.form}
         onSubmit=${this.submit} onKeyDown=${this.key} onFocusOut=${this.left}>
             <label class="unseen" for="q">Find a pod or a node</label>
-            <input id="q" type="search" placeholder="Find a pod or a node" maxlength="500"
+            <input id="q" type="search" placeholder="Find a pod or a node  ( / )" maxlength="500"
               ref=${this.input} onInput=${this.typed} />
             ${options && html`<ul id="found" class="found" aria-label="Search results">
         ${

@@ -9,7 +9,7 @@ const DEFAULTS = {
   node: "",
   pod: "",
   decision: "",
-  colour: "headroom",
+  colour: "", // by the preset in force
   group: "none",
   view: "map",
   verb: "",

@@ -26,7 +26,7 @@ const RENEW_MS = {
 };
 const TOPICS = "decisions,plans,transitions,cluster,map";
 // The values of a changed row, in order.
-const ROW = ["class", "headroom", "cooling", "watts", "gpu", "power"];
+const ROW = ["class", "headroom", "cooling", "watts", "gpu", "power", "used"];
 const COLUMNS = ["id", "name", "rack", ...ROW];
 
 /**
@@ -58,6 +58,7 @@ const COLUMNS = ["id", "name", "rack", ...ROW];
  * @property {number} heardAt when the newest state arrived
  * @property {boolean} paused
  * @property {number} held decisions that arrived during the pause
+ * @property {boolean} help whether the list of keys is open
  * @property {any} reach
  * @property {string} theme
  * @property {string} tokenWhy why a token is required; empty if none is
@@ -87,6 +88,7 @@ export const model = {
   heardAt: 0,
   paused: false,
   held: 0,
+  help: false,
   reach: null,
   theme: localStorage.getItem("theme") || "auto",
   tokenWhy: "",
@@ -163,7 +165,7 @@ const handlers = {
     if (model.paused) update({ held: model.held + 1 });
     else add("decisions", brief);
   },
-  plan: (entry) => state().at || add("plans", entry),
+  plan: (entry) => state().at || !entry.plan.changes || add("plans", entry),
   transition: (entry) => state().at || add("plans", entry),
   cluster(found) {
     const now = performance.now();
@@ -285,7 +287,7 @@ async function loadLists(found) {
   meanwhile.decisions = meanwhile.plans = [];
   const [decided, planned] = await Promise.all([
     ask("decisions", { limit: SHOWN, verb: now.verb, ...until }),
-    ask("plans", { limit: SHOWN, ...before }),
+    ask("plans", { limit: SHOWN, changed: true, ...before }),
   ]);
   const decisions = merged("decisions", decided.items);
   update({ decisions, plans: merged("plans", planned.items) });

@@ -50,6 +50,7 @@ export const TERM_HEADS = [
   "watts",
   "neutral",
 ];
+export const SLEEPING_POLICY = "consolidate_and_sleep";
 export const SILENT_MS = 2000;
 export const GONE_MS = 15000;
 export const ENERGY_BY = ["node", "plan", "namespace", "workload", "pod", "card"];

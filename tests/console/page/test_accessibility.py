@@ -39,7 +39,7 @@ async def loaded(page: Page, harness: ConsoleHarness, query: str) -> None:
     if "page=" in query:
         await expect(page.locator("main tbody tr").first).to_be_attached()
         return
-    await expect(page.locator("#plans .line").nth(3)).to_be_attached()
+    await expect(page.locator("#happened .line").nth(3)).to_be_attached()
     if "=" in query:
         await expect(page.locator("#detail-body > *").nth(2)).to_be_attached()
 
@@ -98,7 +98,7 @@ STOP = "(each => `${each.tagName} ${each.id} ${each.getAttribute('aria-label') ?
 async def test_the_keyboard_reaches_every_control(page: Page, scenario: ConsoleHarness) -> None:
     await opened(page, scenario, "?node=n2")
     await expect(page.locator("#detail")).to_contain_text("Transitions")
-    await expect(page.locator("#gpus tbody tr").first).to_be_attached()
+    await expect(page.locator("#unread-cards")).to_be_attached()
     await expect(page.get_by_label("Measured power")).to_be_attached()  # once it has two points
     await page.locator("#pause").press("Enter")  # the elements stay the same from here on
     reached = set[str]()

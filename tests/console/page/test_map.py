@@ -51,8 +51,8 @@ async def test_a_node_in_the_row_of_a_removed_one_has_its_own_name(
         await expect_node(page, "End", "z-spot: unknown, headroom 54 %, 333 W")
         await expect_node(page, "Home", "stays: unknown, headroom 69 %, 222 W")
 
-    assert [url for url in asked if "/v1/map" in url] == []  # the changes were enough
-    assert complaints == []
+        assert [url for url in asked if "/v1/map" in url] == []  # the changes were enough
+        assert complaints == []
 
 
 @pytest.mark.long

@@ -125,8 +125,9 @@ async def test_an_outcome_is_one_sentence_with_the_score_that_it_followed(
         placed = OutcomeSeen(pod_uid="fresh", namespace="team", name="fresh", node="n1", rank=1)
         await harness.publish_decisions(placed)
         line = page.locator("#decisions .outcome")
-        await expect(line).to_contain_text(re.compile(r"team/fresh.*runs on n1, our best with \d"))
-        await expect(line).to_contain_text(re.compile(r"outcome\s*$"))  # its kind comes last
+        both = r"team/fresh runs on n1, ranked 1\. For team/fresh, n1 scores \d+\.\d of 100\."
+        await expect(line).to_contain_text(re.compile(both))
+        await expect(line.locator(".text > :last-child")).to_have_text(" outcome")  # comes last
         await expect(page.locator("#decisions .prioritize")).to_have_count(0)
         await expect(page.locator("#decisions .filter")).to_have_count(1)
 
@@ -240,6 +241,10 @@ async def test_earlier_transitions_of_a_node_are_loaded_on_demand(
 
 async def test_cards_are_listed_with_their_claims(page: Page, scenario: ConsoleHarness) -> None:
     await opened(page, scenario)
+    unread = page.locator("#unread-cards")
+    await expect(unread).to_contain_text("Of 1 of 1 cards it is not known how long")
+    await expect(page.locator("#gpus table")).to_have_count(0)  # no row says only "not known"
+    await unread.locator("summary").click()
 
     await expect(page.locator("#gpus")).to_contain_text("team/heavy")
 
@@ -266,7 +271,7 @@ async def test_a_past_state_shows_nothing_of_now_until_it_is_there(
         await page.locator("#slider").fill("8")
         await expect(page.locator("#totals[aria-busy=true]")).to_be_attached()
         await expect(page.get_by_text("Loading the map of nodes.")).to_be_attached()
-        await expect(page.locator(".plans-card .card-head")).not_to_contain_text("plan ")
+        await expect(page.locator(".happened-card .card-head")).not_to_contain_text("plan ")
 
     await expect(page.locator("#totals")).to_contain_text("0 draining")
 
@@ -335,7 +340,7 @@ async def test_events_that_a_list_contains_already_are_not_added_again(
 ) -> None:
     await opened(page, scenario)
     await expect(page.locator(ENTRY).first).to_be_visible()
-    await expect(page.locator("#plans li").first).to_be_visible()
+    await expect(page.locator("#happened li").first).to_be_visible()
     before = await page.evaluate(LISTED)
 
     await page.evaluate(REPEATED_EVENTS)
@@ -721,6 +726,6 @@ async def test_the_page_names_cards_that_are_held_without_work_and_the_preset(
         await expect(page.locator("#basis")).to_contain_text("Preset headroom.")
         harness.keep_holders()
         await page.reload()
-        await expect(gpus).to_contain_text("n1")
+        await expect(gpus).to_contain_text("Of 1 of 1 cards")
         await expect(page.locator("#idle-holders")).to_have_count(0)
         assert complaints == []

@@ -118,3 +118,22 @@ async def test_before_the_first_answer_the_line_is_grey_and_a_lost_console_is_no
 
         assert len({ring, disc, square}) == 3
         assert await page.evaluate(RED) == []
+
+
+async def test_a_stopped_projector_is_named_with_since_when_and_what_it_means(
+    page: Page, empty_streams: Embedded, tmp_path: Path
+) -> None:
+    at = f"127.0.0.1:{free_port()}"
+    projecting = console_harness(empty_streams, tmp_path)
+    await well(await projecting.__aenter__())
+    async with running_console(empty_streams, tmp_path, CONSOLE_ADDR=at):
+        await page.goto(f"http://{at}/")
+        await expect(page.locator("#top-line")).to_have_class("top-line well")
+        await projecting.__aexit__(None, None, None)  # the projector ends with it
+        await expect(page.locator("#health")).to_have_text(
+            re.compile(
+                r"The console has received no message of the projector for \d+ s: .* "
+                r"This page is up to \d+ s behind the cluster\."
+            )
+        )
+        assert await page.evaluate(RED) == []
