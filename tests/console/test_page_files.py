@@ -40,6 +40,15 @@ def test_all_of_the_page_is_at_most_120_kb_as_it_is_sent() -> None:
     assert sum(sizes.values()) <= 120_000, sizes
 
 
+def test_nothing_but_the_line_of_health_is_red() -> None:
+    css = (PAGE / "style.css").read_text()
+    red = {rule.partition("{")[0].strip() for rule in css.split("}") if "var(--bad" in rule}
+
+    assert red == {".top-line.serious"}
+    drawn = [file.name for file in PAGE.glob("*.js") if '"bad"' in file.read_text()]
+    assert drawn == []
+
+
 def test_licenses_are_not_served_and_modules_are() -> None:
     paths = page_files().keys()
 

@@ -67,7 +67,7 @@ def _moment(
     return PodMoment(
         at_ms=briefs[0].at_ms,
         kind=_kind(briefs),
-        text=" ".join(brief.sentence for brief in briefs),
+        text=" ".join([briefs[0].sentence, *(f"{brief.text}." for brief in briefs[1:])]),
         entries=[brief.entry for brief in briefs],
         table=table,
     )

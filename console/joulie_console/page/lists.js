@@ -101,11 +101,13 @@ export function Decisions({ items }) {
 }
 
 /**
- * What plans changed, and the pods that every node refused: each pod once, by its newest answer.
+ * What plans changed, step by step, and the pods that every node refused: each pod once, by its
+ * newest answer.
  * @param {{ plans: any[] | null, decisions: any[] | null }} props
  */
 export function Happened({ plans, decisions }) {
-  const items = plans && decisions && [...plans, ...refusals(decisions)]
+  const steps = plans?.filter(({ transition }) => transition);
+  const items = steps && decisions && [...steps, ...refusals(decisions)]
     .sort((a, b) => b.at_ms - a.at_ms).slice(0, SHOWN);
   return html`
     <${Lines} id="happened" what="events" items=${items} label="What happened, newest first">

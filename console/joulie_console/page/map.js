@@ -205,14 +205,15 @@ class NodeMap {
   #load(pen, side, nodes) {
     const { empty, filling, full } = stateColours();
     this.#fill(pen, side, (index) => nodes.used[index] < 0 ? unknownColour() : empty);
-    pen.strokeStyle = roleColour("ink");
     pen.lineWidth = 1;
     for (let index = 0; index < this.size; index += 1) {
       const { x, y } = this.cells[index], used = nodes.used[index];
       const isFull = used >= FULL;
       const height = isFull ? side : Math.ceil((side * Math.max(0, used)) / 100);
-      pen.fillStyle = isFull ? full : filling;
+      pen.fillStyle = pen.strokeStyle = isFull ? full : filling;
       pen.fillRect(x, y + side - height, side, height);
+      if (used >= 0) pen.strokeRect(x + 0.5, y + 0.5, side - 1, side - 1);
+      pen.strokeStyle = roleColour("ink");
       if (nodes.power[index] > WAKING) this.#stroke(pen, x, y, side);
     }
   }
@@ -476,7 +477,8 @@ function ClassLegend() {
 
 function StateLegend() {
   const { empty, filling, full } = stateColours();
-  const half = { background: `linear-gradient(to top, ${filling} 50%, ${empty} 50%)` };
+  const background = `linear-gradient(to top, ${filling} 50%, ${empty} 50%)`;
+  const half = { background, borderColor: filling };
   return html`
     <div id="legend" class="legend">
       <${SleepKeys} />

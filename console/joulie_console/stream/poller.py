@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -45,6 +45,14 @@ POINTS = 1800  # an hour of the chart
 IDLE_S = 30.0  # without clients and queries, then the view is paused
 IDLE_POWER_S = 60.0  # between two points while it is
 RESUME_S = 2.0  # then a query is answered with old rows; its age tells
+# What is known of now only.
+OF_THE_PAST: dict[str, Any] = {
+    "spooled": None,
+    "lag": None,
+    "epoch": None,
+    "warnings": [],
+    "health": None,
+}
 _json = msgspec.json.Encoder().encode
 
 
@@ -171,9 +179,7 @@ class ClusterPoller:
         cluster_state = snapshot.cluster_state
         counted, cards = phases(cluster_state), count_cards(cluster_state)
         states = overview.states()
-        facility, beat = facility_of(cluster_state), self.live_view.last_beat if is_now else None
         inputs = self._health_inputs(overview, ages, counted["pending"], cards.unhealthy)
-        warnings = warnings_of(inputs) if is_now else []
         return Cluster(
             position=snapshot.position,
             at_ms=snapshot.at // MS,
@@ -199,15 +205,21 @@ class ClusterPoller:
             pods_running=counted["running"],
             pods_pending=counted["pending"],
             entries=self._tail.entry,
-            spooled=self.spools.waiting() if is_now else None,
             planned_at_ms=cluster_state.planned_at // MS,
             plan=last_plan(cluster_state),
-            **facility._asdict(),
-            lag=beat.lag if beat else None,
-            epoch=beat.epoch if beat else None,
-            warnings=warnings,
-            health=health_of(warnings, known_ms(ages.oldest_ms)) if is_now else None,
+            **facility_of(cluster_state)._asdict(),
+            **(self._of_now(inputs, ages) if is_now else OF_THE_PAST),
         )
+
+    def _of_now(self, inputs: HealthInputs, ages: ViewAges) -> dict[str, Any]:
+        beat, warnings = self.live_view.last_beat, warnings_of(inputs)
+        return {
+            "spooled": self.spools.waiting(),
+            "lag": beat.lag if beat else None,
+            "epoch": beat.epoch if beat else None,
+            "warnings": warnings,
+            "health": health_of(warnings, known_ms(ages.oldest_ms)),
+        }
 
     @property
     def health(self) -> Health | None:

@@ -67,7 +67,7 @@ def test_a_pod_that_was_refused_first_has_two_attempts_and_an_outcome() -> None:
     ]
     refused, placed, last = found
     assert refused.text == ("Attempt 1 of 2: team/web is refused on all 2 nodes: 2 nodes: no room.")
-    assert placed.text.startswith("Attempt 2 of 2: For team/web, all 2 nodes pass. For team/web, ")
+    assert placed.text.startswith("Attempt 2 of 2: For team/web, all 2 nodes pass. n1 scores ")
     assert last.text == "team/web runs on n1, ranked 1."
     assert (refused.table, refused.at_ms) == (None, (NOON + SECOND) // 10**6)
 

@@ -161,7 +161,8 @@ def test_explain_has_a_table_of_scores_that_a_terminal_of_80_columns_draws(
 
     (table,) = tables_of(words, monkeypatch)
 
-    assert (table.head[1], table.head[-1]) == ("score", "from")
+    assert table.head.index("|") < table.head.index("score")
+    assert table.head[-1] == "from"
     assert_fits(table)
 
 

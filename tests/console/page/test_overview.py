@@ -57,16 +57,22 @@ async def test_changes_are_sentences_of_the_commands_and_empty_plans_are_not_sho
     async with new_harness() as harness:
         await some_nodes(harness)
         await harness.publish(replace(plan_made("p1"), changes=0))
-        await harness.publish(SAVES, asleep("n2"), caps("n3", cpu=60))
+        slept = replace(asleep("n2"), because="it is empty")
+        await harness.publish(SAVES, slept, caps("n3", cpu=60))
         await page.goto(harness.url)
         await expect(page.locator("#happened")).to_contain_text("n2 falls asleep")
-        await harness.publish(waking("n2"), replace(plan_made("p3"), changes=0))
+        woken = replace(waking("n2"), because="pods wait for it")
+        await harness.publish(woken, replace(plan_made("p3"), changes=0))
         await expect(page.locator("#happened .line").first).to_contain_text("n2 wakes up")
         told = await sentences(page, "#happened")
         printed = await command(harness, "plans")
 
-    assert told[1] == "n3 gets caps: CPU 60 %, GPU none."
-    assert [text for text in told if "p1" in text or "p3" in text] == []
+    assert told[:3] == [
+        "n2 wakes up: pods wait for it.",
+        "n3 gets caps: CPU 60 %, GPU none.",
+        "n2 falls asleep: it is empty.",
+    ]
+    assert [text for text in told if text.startswith("Plan")] == []  # its steps say it
     assert [text for text in told if text not in printed] == []
     assert [text for text in told if not text.endswith(".")] == []
 

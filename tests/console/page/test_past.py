@@ -1,6 +1,7 @@
 """The past is a mode: it says of when it is, has no figure of now, and one key leaves it."""
 
 import re
+import time
 
 import pytest
 from playwright.async_api import Page, expect
@@ -35,6 +36,15 @@ async def test_the_past_has_a_frame_and_its_time_and_no_figure_of_now(
     assert "no fresh power reading" not in shown  # the health is of now
     assert await accessibility_faults(page) == []
     assert complaints == []
+
+
+async def test_the_chart_of_the_past_ends_there(page: Page, scenario: ConsoleHarness) -> None:
+    now_ms = int(time.time() * 1000)
+    points = [[now_ms - (60 - at) * 10_000, at, 100 + at * at, 5000] for at in range(60)]
+    await page.route("**/v1/power*", lambda route: route.fulfill(json={"points": points}))
+    await in_the_past(page, scenario)
+
+    await expect(page.locator(".power-card .chart-feet")).to_contain_text("measured 0.16 kW")
 
 
 async def test_escape_closes_the_panel_first_and_then_leaves_the_past(
