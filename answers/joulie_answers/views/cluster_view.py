@@ -156,8 +156,15 @@ class Overview:
         nodes = self.snapshot.cluster_state.nodes
         for name, row in self.snapshot.twin_columns.rows.items():
             if cores := nodes[name].cpu_milli:
-                shares[row] = min(100.0, nodes[name].load.cpu_milli * 100 / cores)
-        return shares
+                shares[row] = nodes[name].load.cpu_milli * 100 / cores
+        capped: Floats = np.minimum(shares, 100.0)
+        return capped
+
+    def oldest_stale_s(self) -> float | None:
+        """The age of the oldest reading that is not fresh any more; None if there is none."""
+        sampled = self.snapshot.twin_columns.ints("sampled_at")
+        stale = sampled[(sampled > 0) & ~self.fresh]
+        return (self.snapshot.at - int(stale.min())) / 1e9 if len(stale) else None
 
     def _power_states(self) -> Ints:
         twin_columns = self.snapshot.twin_columns

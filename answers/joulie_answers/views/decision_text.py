@@ -107,16 +107,14 @@ def describe(row: EntryRow, names: RowNames, weights: Mapping[str, Weights]) -> 
         found = explained(event)
         if why:
             found = found._replace(text=why)
-        brief = told(_described(row, event, found, weights))
+        brief = _described(row, event, found, weights)
+        brief = msgspec.structs.replace(brief, sentence=decision_sentence(brief))
         return DescribedEntry(brief, event, found, names)
     except Exception as fault:  # anything: the other entries of the list must be shown
         found = Explained("unreadable", failed_text(fault))
-        return DescribedEntry(told(_brief(row, found)), event, found, names, fault)
-
-
-def told(brief: DecisionBrief) -> DecisionBrief:
-    """With its sentence."""
-    return replaced(brief, sentence=decision_sentence(brief))
+        brief = _brief(row, found)
+        brief = msgspec.structs.replace(brief, sentence=decision_sentence(brief))
+        return DescribedEntry(brief, event, found, names, fault)
 
 
 def failed_text(fault: Exception) -> str:

@@ -44,23 +44,17 @@ def plan_sentence(plan: PlanBrief) -> str:
 
 def decision_sentence(brief: DecisionBrief) -> str:
     """Of an entry of the decision log."""
-    text = brief.text
-    if brief.refused and brief.reason:
-        text += f": {brief.reason}"
-    return f"{_about(brief, text)}."
-
-
-def _about(brief: DecisionBrief, text: str) -> str:
-    pod = f"{brief.namespace}/{brief.name}" if brief.name else ""
-    if not pod:
-        return f"{text[:1].upper()}{text[1:]}"
+    text = f"{brief.text}: {brief.reason}" if brief.refused and brief.reason else brief.text
+    if not brief.name:
+        return f"{text[:1].upper()}{text[1:]}."
+    pod = f"{brief.namespace}/{brief.name}"
     if brief.candidates and brief.refused == brief.candidates:
         nodes = "the only node" if brief.candidates == 1 else f"all {brief.candidates} nodes"
-        return f"{pod} is refused on {nodes}: {brief.reason or text}"
+        return f"{pod} is refused on {nodes}: {brief.reason or text}."
     match brief.verb:
         case "outcome":
-            return f"{pod} {text}"
+            return f"{pod} {text}."
         case "bind":
-            return f"{pod} is {text}"
+            return f"{pod} is {text}."
         case _:
-            return f"For {pod}, {text}"
+            return f"For {pod}, {text}."

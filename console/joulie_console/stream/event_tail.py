@@ -31,6 +31,7 @@ from joulie_bus.streams.subjects import Stream
 
 LEDGER_S = 2.0  # between two reads of how far the ledger is behind
 LEDGER_KEPT_S = 3 * LEDGER_S  # after a read that is older, the ledger may have caught up
+HEADS_S = 15.0  # between two reads of what is not signed: a minute of it is a warning
 POLL_S = 0.5  # between two reads of the database while no heartbeat arrives
 IDLE_S = 2.0  # likewise while the stream has no clients
 GATHER_S = 0.05  # wait after a heartbeat, to read several commits at once
@@ -91,6 +92,7 @@ class EventTail:
         self.decisions_read_at = -math.inf  # by the monotonic clock: later ones may not be known
         self._ledger_s: float | None = 0.0
         self._ledger_read_at = -math.inf
+        self._heads_read_at = -math.inf
         self.unsigned_s: float | None = None  # the age of the first entry without a signed head
         self._has_dropped_plans = False
         self.plans_gone = 0  # events that have left the stream
@@ -215,7 +217,7 @@ class EventTail:
             moved = await self._read_decisions()
             self.decisions_read_at = began
             moved = await self._read_plans(reader) or moved
-            await self._read_ledger()
+            await self._read_lags()
         except StoreError as error:
             self._report_error(str(error))
             return
@@ -252,13 +254,15 @@ class EventTail:
             del self._decisions[:-DECISIONS_KEPT]
         return moved
 
-    async def _read_ledger(self) -> None:
+    async def _read_lags(self) -> None:
         now = time.monotonic()
         if now - self._ledger_read_at >= LEDGER_S:
             self._ledger_s = await self._energy.behind_s()
+            self._ledger_read_at = now
+        if now - self._heads_read_at >= HEADS_S:
             since = await self._history.run(lambda history: history.unsigned_since())
             self.unsigned_s = None if since is None else max(0, time.time_ns() - since) / NS
-            self._ledger_read_at = now
+            self._heads_read_at = now
 
     async def _read_plans(self, reader: Reader) -> bool:
         self._unplaced.extend(reader.take(10_000))

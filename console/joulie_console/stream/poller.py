@@ -251,15 +251,8 @@ class ClusterPoller:
             incomplete=beat.incomplete if beat else (),
             spools=self.spools.all(),
             unsigned_s=self._tail.unsigned_s,
-            unread_s=_unread_s(snapshot.cluster_state, snapshot.at, self._staleness_s),
+            unread_s=overview.oldest_stale_s(),
         )
-
-
-def _unread_s(cluster_state: ClusterState, now: int, staleness_s: float) -> float | None:
-    """The age of the oldest reading that is not fresh any more."""
-    newest = [node.samples[-1].at for node in cluster_state.nodes.values() if node.samples]
-    ages = [(now - at) / 1e9 for at in newest]
-    return max((age for age in ages if age > staleness_s), default=None)
 
 
 def _rounded(watts: float | None) -> float | None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bus_kit import asleep, eco, hardware, node_seen, noon, power, records, waking
+from bus_kit import ask, asleep, eco, hardware, node_seen, noon, power, records, waking
 from joulie_answers.views.cluster_view import (
     POWER_STATES,
     UNKNOWN,
@@ -17,7 +17,7 @@ from joulie_answers.views.cluster_view import (
     state_of,
 )
 from joulie_answers.views.decision_text import loss_of
-from joulie_bus.events import NodeGone, Terms
+from joulie_bus.events import NodeGone, PodBound, Terms
 from joulie_bus.events.decisions import LaterTerms
 from joulie_extender.catalogue.terms import points_of
 from joulie_extender.catalogue.weights import Weights
@@ -48,6 +48,21 @@ def test_a_reading_counts_until_it_is_stale(age_s: float, watts: float | None, b
     seen = overview(hardware("n1", watts=600), power("n1", 150), at_s=age_s).node("n1")
 
     assert (seen.measured_w, seen.headroom_basis) == (watts, basis)
+
+
+def test_the_age_of_the_oldest_reading_that_is_not_fresh_is_known_and_none_of_fresh_ones() -> None:
+    facts = (hardware("n1"), power("n1", 150), hardware("n2"))
+
+    assert overview(*facts, at_s=300).oldest_stale_s() is None
+    assert overview(*facts, at_s=400).oldest_stale_s() == pytest.approx(400.0)
+
+
+def test_the_map_has_the_larger_part_of_cores_and_gpus_that_pods_request() -> None:
+    facts = (node_seen("n1", cores=8, gpus=4), node_seen("n2", cores=8), hardware("n3"))
+    placed = PodBound(pod=ask("a", cores=2, gpus=3), node="n1")
+    columns = map_state(overview(*facts, placed)).columns
+
+    assert columns.used[1:4].tolist() == [75, 0, UNKNOWN]
 
 
 def test_a_node_without_hardware_and_readings_has_no_headroom() -> None:
