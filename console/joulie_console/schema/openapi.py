@@ -23,24 +23,22 @@ REFUSALS = {
 
 def document(routes: Sequence[Route[Any, Any]], version: str) -> dict[str, Any]:
     answers: list[type] = [route.answer for route in routes if route.answer is not None]
+    refs, components = _schemas([responses.Problem, *answers])
+    known = dict(zip([responses.Problem, *answers], refs, strict=True))
+    # Apart from the answers: a query may have the name of one.
     queries = sorted({route.query_type for route in routes}, key=lambda cls: cls.__name__)
-    kinds: list[type] = [responses.Problem, *answers, *queries]
-    refs, components = msgspec.json.schema_components(
-        kinds, ref_template="#/components/schemas/{name}"
-    )
-    known: dict[type, dict[str, Any]] = dict(zip(kinds, refs, strict=True))
-    for cls in queries:
-        components.setdefault(cls.__name__, {})
+    _, parameters = _schemas(queries)
     paths = {
         route.path: {
             "post" if route.body else "get": _operation(
-                route, known, components[route.query_type.__name__]
+                route, known, parameters.get(route.query_type.__name__, {})
             )
         }
         for route in routes
     }
     for cls in queries:
-        components.pop(cls.__name__)
+        parameters.pop(cls.__name__, None)
+    components |= parameters  # what parameters refer to
     return {
         "openapi": "3.1.0",
         "info": {
@@ -61,6 +59,11 @@ def document(routes: Sequence[Route[Any, Any]], version: str) -> dict[str, Any]:
             },
         },
     }
+
+
+def _schemas(kinds: Sequence[type]) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
+    """References to the schemas of these classes, and the schemas by name."""
+    return msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
 
 
 def _operation(

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
 from console_kit import ConsoleHarness
+from joulie_answers.schema import routes
 
 pytestmark = pytest.mark.anyio
 CHECKS = (
@@ -103,11 +105,22 @@ async def test_every_response_has_its_position_and_age(
 async def test_every_parameter_of_a_query_is_in_the_document(
     browser: httpx2.AsyncClient,
 ) -> None:
-    found = (await document(browser))["paths"]["/v1/nodes"]["get"]["parameters"]
+    paths = (await document(browser))["paths"]
+    found = {
+        path: [each["name"] for each in operation["parameters"] if each["in"] == "query"]
+        for path, operations in paths.items()
+        for operation in operations.values()
+    }
 
-    assert [parameter["name"] for parameter in found] == [
-        *("at", "time", "q", "class", "rack", "sort", "order", "limit", "offset")
-    ]
+    assert found == {
+        route.path: [
+            field.encode_name
+            for field in msgspec.structs.fields(route.query_type)
+            if field.name != route.body
+        ]
+        for route in vars(routes).values()
+        if isinstance(route, routes.Route)
+    }
 
 
 async def test_every_path_is_in_the_documentation_of_the_console(
