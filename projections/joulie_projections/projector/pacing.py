@@ -5,7 +5,7 @@ readers: extender, operator, console and ledger. While events keep arriving one 
 therefore waits for some more of them.
 """
 
-ENOUGH = 64  # events: a larger commit costs little less per event
+ENOUGH = 24  # events: a larger commit costs little less per event
 LONGEST_S = 0.04  # of the delay that gathering adds until readers see an event
 SHORTEST_S = 0.005  # events that arrive faster fill the commits by themselves
 INTERVAL_S = 0.25  # over which the rate of events is measured
