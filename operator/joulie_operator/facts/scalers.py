@@ -112,7 +112,8 @@ def scaler_of(pod: Pod, scalers: Sequence[Scaler]) -> WhyNot | None:
     owners = [each.name or "" for each in meta.owner_references or () if each.controller]
     names = {meta.name or "", *owners, *(owner.rpartition("-")[0] for owner in owners)} - {""}
     for each in scalers:
-        if each.namespace in (EVERY, meta.namespace) and each.scaled in (EVERY, *names):
+        is_named = each.scaled == EVERY or each.scaled in names
+        if is_named and each.namespace in (EVERY, meta.namespace):
             return each.refusal
     return None
 

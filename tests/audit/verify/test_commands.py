@@ -31,6 +31,7 @@ from joulie_projections.twin.columns import TwinColumns
 from projections_kit import tamper
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+POD = Path(__file__).parents[2] / "data" / "pod.yaml"
 
 
 class CommandResult(NamedTuple):
@@ -112,8 +113,8 @@ def test_a_pod_is_explained_on_one_screen(joulie: Run, scored: str) -> None:
     assert lines[0].startswith(f"{scored}   20")
     heads = [line[2:12].strip() for line in lines[1:] if line[2:12].strip()]
     assert heads[:6] == ["class", "requests", "view", "filter", "best", "scores"]
-    assert lines[-1].split()[0] == "outcome"
-    assert len(lines) <= 24
+    assert heads[-2:] == ["outcome", "timeline"]
+    assert len(lines) <= 28
 
 
 def test_an_explanation_as_json_has_the_view_and_the_entries(joulie: Run, scored: str) -> None:
@@ -190,7 +191,7 @@ def test_a_plan_is_explained_by_its_id_and_by_its_position(joulie: Run) -> None:
 def test_the_newest_decisions_are_listed_newest_last(joulie: Run) -> None:
     head, *lines = joulie("decisions", "--limit", "3").out.splitlines()
 
-    assert head.split() == ["ENTRY", "AT", "KIND", "POD", "WHAT"]
+    assert head.split() == ["ENTRY", "AT", "KIND", "WHAT"]
     numbers = [int(line.split()[0]) for line in lines]
     assert numbers == sorted(numbers)
     assert len(numbers) == 3
@@ -367,6 +368,7 @@ READERS = {
     "diff": ["diff", "HEADS", "HEADS"],
     "dead": ["dead", "list"],
     "gpus": ["gpus"],
+    "place": ["place", "-f", str(POD)],
 }
 FOLDERS_OF_FACTS = {
     "rebuild",
