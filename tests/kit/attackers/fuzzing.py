@@ -220,7 +220,8 @@ def _queries_of(document: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]
     return {
         path: {
             each["name"]: _schema(each["schema"])
-            for each in at["get"].get("parameters", ())
+            for operation in at.values()
+            for each in operation.get("parameters", ())
             if each["in"] == "query"
         }
         for path, at in document["paths"].items()
