@@ -36,6 +36,7 @@ IDLE = "it is empty and beyond the reserve"
 IN_USE = "pods run here"
 DEMAND = "pods wait for it"
 RESERVE = "it belongs to the reserve"
+LAST = "it is the last of its hardware family or zone that is awake"
 TARGET = "the power target is not met by caps"
 EMPTIES = "it is nearly empty and sleeps once its pods have ended"
 OVERDUE = "its pods have not ended in time"
@@ -105,14 +106,13 @@ def power_changes(
     power: PowerLimits,
     needs: Needs,
 ) -> PowerChanges:
-    changes, given = PowerChanges({}, {}, {}, {}, {}), sleep_numbers(rules)
-    labels = selector(rules.selector)
-    nodes = {name: node for name, node in cluster_state.nodes.items() if is_covered(node, labels)}
-    limits = Limits(given, now, rules.interval_s, _groups(nodes))
+    changes, nodes = PowerChanges({}, {}, {}, {}, {}), _covered(cluster_state, rules)
+    limits = _limits(nodes, rules, now)
+    given = limits.numbers
     missing, starting = 0, list[str]()
     for has_cards, need in needs.pools.items():
         pool = _pool(nodes, has_cards, limits, changes)
-        reserve = math.ceil(given.reserve * pool.size)
+        reserve = _reserve(pool, given)
         wanted = need._replace(standard=need.standard + missing)
         starting += pool.waking
         spare = Spare(reserve, _rivals(nodes, starting, needs) if has_cards else 0)
@@ -125,6 +125,26 @@ def power_changes(
     for feed, headroom_mw in power.headroom_mw.items():
         _meet_target(nodes, feed, headroom_mw, power.drawn_mw, limits, changes)
     return changes
+
+
+def spared(name: str, cluster_state: ClusterState, rules: Rules, now: int) -> str:
+    """Why plans leave a node awake that was empty for long enough; empty if they do not."""
+    nodes = _covered(cluster_state, rules)
+    limits = _limits(nodes, rules, now)
+    pool = _pool(nodes, nodes[name].gpus > 0, limits, PowerChanges({}, {}, {}, {}, {}))
+    if not _is_covered_without(name, limits, _awake(pool, limits)):
+        return LAST
+    reserved = pool.empty[max(0, len(pool.empty) - _reserve(pool, limits.numbers)) :]
+    return RESERVE if name in reserved else ""
+
+
+def _covered(cluster_state: ClusterState, rules: Rules) -> dict[str, NodeState]:
+    labels = selector(rules.selector)
+    return {name: node for name, node in cluster_state.nodes.items() if is_covered(node, labels)}
+
+
+def _limits(nodes: Mapping[str, NodeState], rules: Rules, now: int) -> Limits:
+    return Limits(sleep_numbers(rules), now, rules.interval_s, _groups(nodes))
 
 
 def _meet_target(
@@ -294,19 +314,31 @@ def _most_to_sleep(pool: Pool, given: PolicyNumbers) -> int:
     return max(0, min(in_all, at_once))
 
 
+def _reserve(pool: Pool, given: PolicyNumbers) -> int:
+    return math.ceil(given.reserve * pool.size)
+
+
+def _awake(pool: Pool, limits: Limits) -> Counter[str]:
+    """How many nodes of each group are awake."""
+    names = (*pool.in_use, *pool.empty)
+    return Counter(group for name in names for group in limits.groups.get(name, ()))
+
+
+def _is_covered_without(name: str, limits: Limits, awake: Mapping[str, int]) -> bool:
+    groups = limits.groups.get(name, ())
+    return bool(groups) and all(awake[group] > 1 for group in groups)
+
+
 def _put_to_sleep(
     nodes: Mapping[str, NodeState], pool: Pool, most: int, limits: Limits, changes: PowerChanges
 ) -> None:
     """One node of each hardware family and of each zone stays awake."""
-    awake = Counter(
-        group for name in (*pool.in_use, *pool.empty) for group in limits.groups.get(name, ())
-    )
+    awake = _awake(pool, limits)
     for name in pool.empty:
-        groups = limits.groups.get(name, ())
-        is_covered_without = bool(groups) and all(awake[group] > 1 for group in groups)
-        if most > 0 and name in pool.settled and is_covered_without:
+        is_free = name in pool.settled and _is_covered_without(name, limits, awake)
+        if most > 0 and is_free:
             changes.sleep[name] = IDLE
-            awake.subtract(groups)
+            awake.subtract(limits.groups[name])
             most -= 1
     _compare(nodes, pool, changes)
 

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from bus_kit import asleep, bound, hardware, node_seen, noon, performance, plan_made, records
-from joulie_answers.views.awake import LAST, SOON, keeps_awake
+from joulie_answers.views.awake import SOON, keeps_awake
 from joulie_answers.views.cluster_view import pods_on
-from joulie_operator.planning.sleep import RESERVE, SLEEPING_POLICY
+from joulie_operator.planning.sleep import LAST, RESERVE, SLEEPING_POLICY
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
