@@ -1,13 +1,14 @@
 """Gives pods their own requests back, before the operator goes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from joulie_bus.errors import KubernetesRefused
 from joulie_operator.apply.resize_writer import ResizeWriter
-from joulie_operator.facts.resizable_pods import RESIZED, Surroundings, read_pod, resizable
-from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, object_path
+from joulie_operator.facts.resizable_pods import Surroundings, resizable
+from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, Query, object_path
+from joulie_operator.observe.consenting_pods import WITH_OTHER_REQUESTS, listed_pods
 from joulie_operator.observe.watch import ALIVE, NAMESPACES, PODS
 from joulie_operator.planning.resizes import UNREADABLE, ResizablePod
 
@@ -25,7 +26,7 @@ class RequestsBack(NamedTuple):
 async def give_requests_back(api: ApiServer) -> RequestsBack:
     """A pod that ends meanwhile is as good as given back. Ends when kubelets have answered."""
     writer, given, left = ResizeWriter(api), list[ResizablePod](), list[str]()
-    for pod in [pod async for pod in _listed(api, PODS, {"labelSelector": RESIZED})]:
+    for pod in [pod async for pod in _listed(api, PODS, WITH_OTHER_REQUESTS)]:
         if pod.forbids is not None and pod.forbids.reason == UNREADABLE:
             left.append(f"{_named(pod)} ({pod.forbids.because})")
             continue
@@ -51,13 +52,10 @@ async def _pending(api: ApiServer, pods: Sequence[ResizablePod]) -> AsyncIterato
                 yield f"{_named(pod)} (the kubelet answers {pod.pending})"
 
 
-async def _listed(
-    api: ApiServer, path: str, query: Mapping[str, str]
-) -> AsyncIterator[ResizablePod]:
-    async for page in api.pages(path, query):
-        for item in page.items:
-            if (pod := resizable(read_pod(item), NOTHING)) is not None:
-                yield pod
+async def _listed(api: ApiServer, path: str, query: Query) -> AsyncIterator[ResizablePod]:
+    async for listed in listed_pods(api, path, query):
+        if (pod := resizable(listed, NOTHING)) is not None:
+            yield pod
 
 
 def _named(pod: ResizablePod) -> str:

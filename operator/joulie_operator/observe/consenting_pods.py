@@ -1,6 +1,6 @@
 """Lists the pods whose requests may change, and the autoscalers that forbid it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -17,11 +17,12 @@ from joulie_operator.facts.resizable_pods import (
     read_pod,
 )
 from joulie_operator.facts.scalers import HPAS, VPAS, Scaler, of_hpa, of_unreadable, of_vpa
-from joulie_operator.kube.api_client import FORBIDDEN, NOT_FOUND, ApiServer, object_path
+from joulie_operator.kube.api_client import FORBIDDEN, NOT_FOUND, ApiServer, Query, object_path
 from joulie_operator.observe.watch import NAMESPACES, PODS
 from joulie_operator.planning.resizes import Mode
 from joulie_projections.pods.kubernetes_pod import Pod
 
+WITH_OTHER_REQUESTS: Query = {"labelSelector": RESIZED}
 _read_namespace = msgspec.json.Decoder(Pod).decode  # its metadata alone
 log = get_logger("resizes")
 
@@ -31,6 +32,16 @@ class Found(NamedTuple):
     around: Surroundings
 
 
+async def listed_pods(api: ApiServer, path: str, query: Query) -> AsyncIterator[SizedPod]:
+    """Without those that cannot be read."""
+    async for page in api.pages(path, query):
+        for item in page.items:
+            try:
+                yield read_pod(item)
+            except UNDECODABLE as error:
+                log.warning("pod_left_out", why=str(error), what="its requests stay")
+
+
 class ConsentingPods:
     def __init__(self, api: ApiServer, mode: Mode) -> None:
         self._api, self._mode = api, mode
@@ -38,12 +49,15 @@ class ConsentingPods:
     async def found(self, classes: Mapping[str, str]) -> Found:
         """With mode off only those with other requests than their own. Raises KubernetesRefused."""
         consents = await self._namespaces() if self._mode != "off" else {}
-        pods = {pod.metadata.uid: pod for pod in await self._pods(PODS, RESIZED)}
+        asked: list[tuple[str, Query]] = [(PODS, WITH_OTHER_REQUESTS)]
         if self._mode != "off":
-            pods |= {pod.metadata.uid: pod for pod in await self._pods(PODS, CONSENT)}
-        for name in consents:
-            path = object_path(NAMESPACES, name, "pods")
-            pods |= {pod.metadata.uid: pod for pod in await self._pods(path)}
+            asked.append((PODS, {"labelSelector": CONSENT}))
+        asked += [(object_path(NAMESPACES, name, "pods"), {}) for name in consents]
+        pods = {
+            pod.metadata.uid: pod
+            for path, query in asked
+            async for pod in listed_pods(self._api, path, query)
+        }
         scalers = await self._scalers() if pods else ()
         return Found(list(pods.values()), Surroundings(consents, classes, scalers))
 
@@ -55,17 +69,6 @@ class ConsentingPods:
                 meta = _read_namespace(item).metadata
                 consents[meta.name or ""] = (meta.labels or {}).get(CONSENT, OFF)
         return {name: given for name, given in consents.items() if given != OFF}
-
-    async def _pods(self, path: str, label: str = "") -> list[SizedPod]:
-        query = {"labelSelector": label} if label else {}
-        found = list[SizedPod]()
-        async for page in self._api.pages(path, query):
-            for item in page.items:
-                try:
-                    found.append(read_pod(item))
-                except UNDECODABLE as error:
-                    log.warning("pod_left_out", why=str(error), what="its requests stay")
-        return found
 
     async def _scalers(self) -> list[Scaler] | None:
         """None without the right to list them."""
