@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import sys
 import time
 import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -154,6 +155,16 @@ class ConsoleHarness:
     def _tip(self) -> int:
         with History.of(self.database) as history:
             return history.tip()
+
+
+async def told_by(harness: ConsoleHarness, *words: str) -> str:
+    """What a command prints that asks this console."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "joulie_cli.main", *words, "--server", harness.url),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    return out.decode()
 
 
 def energy_of(place: Place) -> EnergyReader:

@@ -1,8 +1,6 @@
 """The overview: what happened as sentences, changes only, and a map by what the preset is about."""
 
-import asyncio
 import json
-import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -23,21 +21,12 @@ from bus_kit import (
     power,
     waking,
 )
-from console_kit import ConsoleHarness
+from console_kit import ConsoleHarness, told_by
 from joulie_operator.planning.sleep import SLEEPING_POLICY
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 SAVES = replace(plan_made("p2"), policy=SLEEPING_POLICY, changes=2, settings={"preset": "savings"})
-
-
-async def command(harness: ConsoleHarness, *words: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "joulie_cli.main", *words, "--server", harness.url),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
-    return out.decode()
 
 
 async def sentences(page: Page, where: str) -> list[str]:
@@ -65,7 +54,7 @@ async def test_changes_are_sentences_of_the_commands_and_empty_plans_are_not_sho
         await harness.publish(woken, replace(plan_made("p3"), changes=0))
         await expect(page.locator("#happened .line").first).to_contain_text("n2 wakes up")
         told = await sentences(page, "#happened")
-        printed = await command(harness, "plans")
+        printed = await told_by(harness, "plans")
 
     assert told[:3] == [
         "n2 wakes up: pods wait for it.",
@@ -90,7 +79,7 @@ async def test_a_pod_that_every_node_refused_is_told_once_with_the_reason(
         await expect(told).to_have_count(1)
         await expect(told).to_contain_text("team/fast is refused on the only node: ")
         (text,) = await sentences(page, "#happened .filter")
-        document = json.loads(await command(harness, "decisions", "-o", "json"))
+        document = json.loads(await told_by(harness, "decisions", "-o", "json"))
 
     assert text in [each["sentence"] for each in document["items"]]
 
@@ -110,7 +99,7 @@ async def test_with_savings_the_map_shows_sleep_and_load_and_what_keeps_a_node_a
         await expect(status).to_contain_text("100 % requested. Awake: one pod runs here.")
         await page.keyboard.press("ArrowRight")
         await expect(status).to_contain_text("n2: performance, asleep")
-        printed = await command(harness, "twin", "n1")
+        printed = await told_by(harness, "twin", "n1")
 
         assert "awake      one pod runs here" in printed
         assert complaints == []

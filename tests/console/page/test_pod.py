@@ -1,7 +1,5 @@
 """A pod: a timeline of its attempts with their terms, in the words of `joulie explain`."""
 
-import asyncio
-import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -10,21 +8,12 @@ from playwright.async_api import Page, expect
 
 from browser import accessibility_faults
 from bus_kit import ask, bound, eco, hardware, node_seen, pending, power
-from console_kit import ConsoleHarness
+from console_kit import ConsoleHarness, told_by
 from joulie_bus.events import PodFinished
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 MOMENTS = "#detail .timeline > li"
-
-
-async def explained(harness: ConsoleHarness, pod: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "joulie_cli.main", "explain", pod, "--server", harness.url),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
-    return out.decode()
 
 
 async def lived(harness: ConsoleHarness) -> None:
@@ -51,7 +40,7 @@ async def test_a_timeline_has_each_attempt_its_terms_and_the_end_in_the_words_of
         head = await page.locator("#detail .terms th[scope=col]").all_inner_texts()
         rows = await page.locator("#detail .terms tbody tr").all_inner_texts()
         faults = await accessibility_faults(page)
-        printed = await explained(harness, "web")
+        printed = await told_by(harness, "explain", "web")
 
     refused, placed, runs, ended = told
     assert refused.startswith("Attempt 1 of 2: team/web is refused on the only node: ")

@@ -4,7 +4,6 @@ each once the extender is silent."""
 import asyncio
 import json
 import re
-import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -13,7 +12,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from bus_kit import CLUSTER, node_seen
-from console_kit import ConsoleHarness
+from console_kit import ConsoleHarness, told_by
 from joulie.client import ConsoleClient
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.spool_report import SpoolReport
@@ -30,15 +29,6 @@ async def reporting(harness: ConsoleHarness) -> None:
         await asyncio.sleep(0.2)
 
 
-async def status_of(harness: ConsoleHarness, *words: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "joulie_cli.main", "status", "--server", harness.url, *words),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
-    return out.decode()
-
-
 async def test_what_waits_in_a_spool_is_on_every_surface_and_unknown_without_a_report(
     page: Page, new_harness: NewHarness
 ) -> None:
@@ -50,13 +40,13 @@ async def test_what_waits_in_a_spool_is_on_every_surface_and_unknown_without_a_r
         async with background(reporting(harness), "reports"):
             await expect(totals).to_contain_text("12 wait in spools", timeout=30_000)
             await expect(body).to_contain_text("12 entries of extender-0 are not at the broker")
-            text, (spool,) = await status_of(harness), (await console.status()).spools
+            text, (spool,) = await told_by(harness, "status"), (await console.status()).spools
             assert (await console.cluster()).spooled == spool.waiting == 12
             assert "spool        12 entries wait in that of extender-0, the oldest for" in text
-            (stale,) = json.loads(await status_of(harness, "-o", "json"))["spools"]
+            (stale,) = json.loads(await told_by(harness, "status", "-o", "json"))["spools"]
             assert (stale["name"], stale["waiting"]) == ("extender-0", 12)
         await expect(totals).to_contain_text("it is not known how many wait", timeout=30_000)
-        text, (spool,) = await status_of(harness), (await console.status()).spools
+        text, (spool,) = await told_by(harness, "status"), (await console.status()).spools
         assert (await console.cluster()).spooled is spool.waiting is None
         assert "spool        of extender-0: not known" in text
         assert re.search(r"STALE +extender-0 has not reported its spool for", text)

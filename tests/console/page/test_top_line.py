@@ -1,8 +1,6 @@
 """The line above everything: how everything is, in the sentence that `joulie status` has, too."""
 
-import asyncio
 import re
-import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -12,7 +10,7 @@ from playwright.async_api import Page, expect
 
 from browser import accessibility_faults, held
 from bus_kit import hardware, node_seen, plan_made, power
-from console_kit import ConsoleHarness, console_harness, running_console
+from console_kit import ConsoleHarness, console_harness, running_console, told_by
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.runtime.ports import free_port
 
@@ -43,15 +41,6 @@ async def shape(page: Page) -> str:
     return found
 
 
-async def first_line_of_status(harness: ConsoleHarness) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "joulie_cli.main", "status", "--server", harness.url),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
-    return out.decode().splitlines()[0]
-
-
 async def well(harness: ConsoleHarness) -> None:
     await harness.publish(node_seen("n1"), hardware("n1"), power("n1", 100), plan_made("p1"))
 
@@ -67,7 +56,7 @@ async def test_all_is_well_in_one_calm_sentence_that_the_command_has_too(
         await expect(page.locator("#top-line")).to_have_class("top-line well")
         await expect(page.locator("#also")).to_have_count(0)
 
-        assert calm.search(await first_line_of_status(harness))
+        assert calm.search((await told_by(harness, "status")).splitlines()[0])
         assert (await accessibility_faults(page, "color-contrast"), complaints) == ([], [])
 
 
@@ -79,7 +68,7 @@ async def test_a_warning_says_since_when_and_what_it_means_and_no_other_part_is_
     await expect(page.locator("#health")).to_contain_text(text)
     await expect(page.locator("#top-line")).to_have_class("top-line warning")
 
-    assert text in await first_line_of_status(scenario)
+    assert text in (await told_by(scenario, "status")).splitlines()[0]
     assert await page.evaluate(RED) == []
 
 
