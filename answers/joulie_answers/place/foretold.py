@@ -1,7 +1,8 @@
 """The answer: what becomes of each pod of a manifest, one after the other."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -100,6 +101,11 @@ def foretold(moment: Moment, question: Question, is_over: IsOver) -> dict[str, A
     }
 
 
+def _require_time(is_over: IsOver) -> None:
+    if is_over():
+        raise NotAnswered(503, TOO_LONG)
+
+
 def _room(milli: tuple[int, int]) -> Room:
     return Room(cores=milli[0] / 1000, gpus=milli[1] / 1000)
 
@@ -115,8 +121,7 @@ def _placed(placing: Placing, pods: Pods, is_over: IsOver) -> _Group:
     known = pod_of(pods, ask, resources)
     placements, first = list[Placement](), None
     for number in range(pods.pods):
-        if is_over():
-            raise NotAnswered(503, TOO_LONG)
+        _require_time(is_over)
         one = _numbered(ask, pods, number)
         look = placing.look(known, one)
         first = first or look
@@ -150,8 +155,8 @@ def _answer(placing: Placing, group: _Group, is_over: IsOver) -> PlacedPods:
     watts = [_watts(each, weights) for each in group.placements]
     rated = [each for each in watts if each is not None]
     tied = group.first.best
-    if last is not None and is_over():
-        raise NotAnswered(503, TOO_LONG)
+    if last is not None:
+        _require_time(is_over)
     return PlacedPods(
         what=group.pods.what,
         role=group.pods.role,
@@ -181,14 +186,12 @@ def _of_group(group: _Group) -> Iterator[str]:
 
 
 def _nodes(placements: Sequence[Placement]) -> list[PlacedOn]:
-    pods = Counter(each.node for each in placements)
+    cards = defaultdict[str, list[tuple[str, ...]]](list)  # of each pod
+    for each in placements:
+        cards[each.node].append(each.cards)
     return [
-        PlacedOn(
-            node=node,
-            pods=count,
-            cards=[card for each in placements if each.node == node for card in each.cards],
-        )
-        for node, count in pods.items()
+        PlacedOn(node=node, pods=len(of_pods), cards=[*chain.from_iterable(of_pods)])
+        for node, of_pods in cards.items()
     ]
 
 
@@ -259,8 +262,7 @@ def _woken(moment: Moment, policy: LoadedPolicy, pending: Sequence[PodAsk]) -> l
 def _more(placing: Placing, group: _Group, is_over: IsOver) -> Iterator[str]:
     """The nodes of the pods that fit in addition."""
     for number in _left(group):
-        if is_over():
-            raise NotAnswered(503, TOO_LONG)
+        _require_time(is_over)
         one = group.one(number)
         look = placing.look(group.known, one)
         if not look.nodes:

@@ -81,14 +81,13 @@ def _kind(briefs: Sequence[DecisionBrief]) -> str:
 
 def _numbered(moments: Sequence[PodMoment]) -> Iterator[PodMoment]:
     """With the number of each attempt, where there are several."""
-    attempts = [moment for moment in moments if moment.kind == "attempt"]
-    numbers = {id(moment): at for at, moment in enumerate(attempts, 1)}
+    attempts, number = sum(moment.kind == "attempt" for moment in moments), 0
     for moment in moments:
-        number = numbers.get(id(moment))
-        if number is None or len(attempts) == 1:
+        if moment.kind != "attempt" or attempts == 1:
             yield moment
-        else:
-            yield replace(moment, text=f"Attempt {number} of {len(attempts)}: {moment.text}")
+            continue
+        number += 1
+        yield replace(moment, text=f"Attempt {number} of {attempts}: {moment.text}")
 
 
 def _end(moments: Sequence[PodMoment], known: Known) -> Iterator[PodMoment]:

@@ -124,7 +124,7 @@ def _score_lines(attempt: Attempt) -> Iterator[Line]:
         yield Line("in flight", attempt.in_flight)
     if attempt.best:
         yield Line("best", attempt.best)
-    tied = f"; {attempt.tied} tie as the best" if attempt.tied and attempt.tied > 1 else ""
+    tied = f"; {attempt.tied} tie as the best" if attempt.tied > 1 else ""
     trend, pressure = attempt.cluster_trend_w_per_min, attempt.perf_pressure
     read = "" if trend is None else f"; cluster trend {trend:+.0f} W/min, pressure {pressure:.1f}"
     yield Line("scores", f"of {attempt.candidates} candidates{tied}, the sum of their points{read}")
@@ -143,7 +143,7 @@ def _outcome_line(attempt: Attempt, outcome: Outcome | None) -> Line:
     if outcome.rank is None:
         return Line("outcome", f"{bound}, which was not scored")
     source = f"{outcome.score} (from {outcome.source})"
-    if outcome.rank == 1 and attempt.tied and attempt.tied > 1:
+    if outcome.rank == 1 and attempt.tied > 1:
         return Line(
             "outcome",
             f"{bound}*, one of {attempt.tied} nodes that tie as our best with {source}; "
