@@ -284,6 +284,19 @@ async def test_a_release_gives_own_requests_back_and_names_what_is_deferred(
         assert (world.requests(name), world.mark(name)) == (LARGE, (False, False))
 
 
+async def test_a_pod_that_cannot_be_read_does_not_end_a_release(
+    world: World, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.server.put("pods", web(**{CONSENT: "in-place"}), "team")
+    await world.looks(world.resizer(api))
+    unreadable = {"metadata": {"name": "odd", "labels": {RESIZED: "true"}}, "spec": {"overhead": 7}}
+    world.server.put("pods", unreadable, "team")
+    monkeypatch.setattr(requests_back, "ANSWER_S", 0.0)
+
+    assert await give_requests_back(api) == RequestsBack(1, [])
+    assert world.requests() == LARGE
+
+
 async def test_each_order_is_computed_again_and_a_forged_one_is_found(
     world: World, api: Api
 ) -> None:
