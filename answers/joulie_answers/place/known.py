@@ -1,4 +1,4 @@
-"""What the log knows of nodes and pods, for the model of kube-scheduler; the rest is named.
+"""What the log holds of nodes and pods, for the model of kube-scheduler; the rest is named.
 
 Facts of a node have its cores, memory and GPUs, and only some of its labels; facts of a pod have
 what it requests. Taints, other resources, and labels of pods are in no fact.

@@ -91,7 +91,7 @@ def _numbered(moments: Sequence[PodMoment]) -> Iterator[PodMoment]:
 
 
 def _end(moments: Sequence[PodMoment], known: Known) -> Iterator[PodMoment]:
-    """What the state knows beyond the entries. The log of a pod keeps no time of its end."""
+    """What the state holds beyond the entries. The log of a pod has no time of its end."""
     pod = known.pod
     if pod is None:
         yield _untimed("deleted", "The pod was deleted; its decisions remain.")

@@ -733,7 +733,7 @@ class PodMoment(Item, frozen=True, kw_only=True):
     """One event in the life of a pod."""
 
     at_ms: int | None  # null: the log does not have the time
-    kind: str  # attempt, another verb of the decision log, or what the state tells besides
+    kind: str  # attempt, another verb of the decision log, or what the state holds besides
     text: str
     entries: list[int]  # of the decision log
     table: TermTable | None  # of an attempt with scores

@@ -17,8 +17,8 @@ Span = tuple[int, int]  # milliseconds
 
 
 class RunningHour(NamedTuple):
-    """Of the hour that the ledger has not ended it knows exactly how long readings cover each
-    node; of ended ones it knows the gaps, and not the time before the first reading of a node."""
+    """Of the hour that the ledger has not ended it has the exact time that readings cover, for each
+    node; of ended ones it has the gaps, and not the time before the first reading of a node."""
 
     start_ms: int
     known_ms: Mapping[str, int]

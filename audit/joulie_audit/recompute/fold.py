@@ -166,7 +166,7 @@ class FoldedState:
         nodes.catch_up()
         self._take_changed_nodes()
         if halls_of(self._state.facilities).names != self._twin_columns.halls.names:
-            nodes.settle()  # each node may be in another hall, which its state tells
+            nodes.settle()  # each node may be in another hall, which is in its state
         followed = self._twin_columns.following(
             self._state, self._changed_nodes, self._changed_cards
         )

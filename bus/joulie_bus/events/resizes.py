@@ -34,7 +34,7 @@ Requests = Annotated[tuple[ContainerRequest, ...], msgspec.Meta(max_length=MOST_
 
 
 class UseBasis(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What the ledger knows of the pods of a workload: every number that a recommendation uses."""
+    """What the ledger has of the pods of a workload: every number that a recommendation uses."""
 
     seconds: Count  # of pods, for which their use is known
     history_s: Count  # from the first to the last of them

@@ -56,7 +56,7 @@ def require_own(directory: Path) -> None:
         raise _refused(directory, why)
     with os.scandir(directory) as entries:
         for entry in entries:
-            # Another component may have renamed or removed it since: it is read by nobody.
+            # Another component may have renamed or removed it since. It is not read then.
             with contextlib.suppress(FileNotFoundError):
                 if why := _why_foreign(entry.stat(follow_symlinks=False)):
                     raise _refused(Path(entry.path), why)

@@ -1,5 +1,5 @@
 // @ts-check
-// Keys that work anywhere on the page, except where somebody types.
+// Keys that work anywhere on the page, except in a field for text.
 
 import { change, state } from "./state.js";
 import { update } from "./store.js";

@@ -293,7 +293,7 @@ function AllCards({ found: { items, sums } }) {
   `;
 }
 
-/** Their table is made when somebody opens it. Props: items, sums. */
+/** Their table is made when it is opened. Props: items, sums. */
 class UnreadCards extends Component {
   state = { isOpen: false };
 

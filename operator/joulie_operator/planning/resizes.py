@@ -49,7 +49,7 @@ class ResizablePod(NamedTuple):
 
 
 class KnownUse(NamedTuple):
-    """What the ledger knows of the workload of a pod."""
+    """What the ledger has of the workload of a pod."""
 
     use: UseBasis | None = None
     is_wait_metered: bool = False
@@ -149,7 +149,7 @@ def _sized(pod: ResizablePod, known: KnownUse, now: int) -> Resizing:
     if why := _unknown(known):
         return _refused(pod, why)
     if known.use is None or known.wait_permille is None:
-        return None  # the next look knows
+        return None  # known at the next look
     if known.wait_permille > MOST_WAIT_PERMILLE:
         return _under_pressure(pod, known, known.wait_permille)
     after = requests_after("lower", pod.own, pod.present, known.use, known.wait_permille)

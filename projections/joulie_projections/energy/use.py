@@ -144,7 +144,7 @@ class DayOfUse(NamedTuple):
 
 
 class Running(Protocol):
-    """A pod as the ledger knows it."""
+    """A pod in the ledger."""
 
     namespace: str
     name: str

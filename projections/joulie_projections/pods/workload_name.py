@@ -12,7 +12,7 @@ _SUFFIX = re.compile(
 
 
 def workload_of(pod: str) -> str:
-    """The name without what tells pods of one Deployment, StatefulSet, DaemonSet or Job apart. A
-    pod of its own keeps its name."""
+    """The name without the part in which pods of one Deployment, StatefulSet, DaemonSet or Job
+    differ. A pod of its own keeps its name."""
     found = _SUFFIX.search(pod)
     return pod[: found.start()] or pod if found else pod

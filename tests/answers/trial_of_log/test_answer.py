@@ -1,4 +1,4 @@
-"""A period of a log again: the calibration tells whether its world is understood."""
+"""A period of a log again: the calibration is the error of its model."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Random nodes and pods with every constraint that the model of kube-scheduler knows."""
+"""Random nodes and pods with every constraint that the model of kube-scheduler has."""
 
 from collections.abc import Sequence
 from random import Random

@@ -81,7 +81,7 @@ class World:
         return Resizer(api, bus, CLUSTER, view, self.ledger.open, mode)
 
     async def looks(self, resizer: Resizer, wait: int = 0) -> None:
-        """Twice: who waits is known from the second look on."""
+        """Twice: a wait is the difference between two looks."""
         for _ in range(2):
             self.hours += 1
             self.ledger.goes_on(self.hours, wait)

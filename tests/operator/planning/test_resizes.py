@@ -1,4 +1,4 @@
-"""Requests by consent: who is touched, how far, how often, and what comes back."""
+"""Requests by consent: which pods are changed, by how much, how often, and what comes back."""
 
 from collections.abc import Sequence
 
